@@ -1,0 +1,22 @@
+#include "core/errors.h"
+
+#include <new>
+#include <string_view>
+
+namespace mlx_runners {
+
+const char* code_of(const std::exception& error) {
+  if (auto* coded = dynamic_cast<const CodedError*>(&error)) return coded->code();
+  if (dynamic_cast<const std::bad_alloc*>(&error)) return "NATIVE";
+  const std::string_view what = error.what();
+  const auto says = [&](std::string_view word) {
+    return what.find(word) != std::string_view::npos;
+  };
+  if (says("type") || says("Type")) return "DTYPE";
+  // Before an op is built MLX checks its arguments and mostly throws std::invalid_argument; what
+  // fails later (allocation, evaluation) is a std::runtime_error.
+  const bool is_argument = dynamic_cast<const std::logic_error*>(&error) != nullptr;
+  return is_argument || says("Shape dimension") ? "SHAPE" : "NATIVE";
+}
+
+}  // namespace mlx_runners

@@ -1,0 +1,13 @@
+// What the addon exports, by file.
+#pragma once
+
+#include <napi.h>
+
+namespace mlx_runners {
+
+void export_calls(Napi::Env env, Napi::Object exports);      // core/calls.cpp
+void export_transfers(Napi::Env env, Napi::Object exports);  // core/transfers.cpp
+void export_runtime(Napi::Env env, Napi::Object exports);    // core/runtime.cpp
+void export_files(Napi::Env env, Napi::Object exports);      // io/mapped_file.cpp
+
+}  // namespace mlx_runners

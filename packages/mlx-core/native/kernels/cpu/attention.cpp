@@ -1,0 +1,167 @@
+#include "kernels/cpu/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/pool.h"
+#include "kernels/cpu/scratch.h"
+
+namespace mlx_runners::cpu {
+namespace {
+
+// Up to this number of queries keys and values are read in place: packing them wouldn't pay.
+constexpr int64_t kMaxDecodeQueries = 8;
+constexpr int64_t kTilesPerBlock = 8;
+constexpr int64_t kPackedFloats = int64_t{2} << 20;  // 8 MiB of packed keys and values at a time
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// ---- decode ----
+
+/// Brings the partial results of one kv head's splits together and writes its output rows.
+void combine(const Attention& op, int64_t batch, int64_t kv_head, int64_t splits,
+             const float* partials) {
+  const int64_t group = op.heads / op.kv_heads;
+  const int64_t rows = group * op.queries;
+  const int64_t row_floats = op.value_dim + 2;
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* first = partials + r * row_floats;
+    const int64_t split_floats = rows * row_floats;
+    float max = -std::numeric_limits<float>::infinity();
+    for (int64_t s = 0; s < splits; ++s) {
+      max = std::max(max, first[s * split_floats + op.value_dim]);
+    }
+    const int64_t head = kv_head * group + r / op.queries;
+    float* out = op.out + batch * op.out_strides[0] + head * op.out_strides[1] +
+                 r % op.queries * op.out_strides[2];
+    float sum = 0.0f;
+    std::fill(out, out + op.value_dim, 0.0f);
+    for (int64_t s = 0; s < splits; ++s) {
+      const float* part = first + s * split_floats;
+      const float part_max = part[op.value_dim];
+      const float factor = part_max == max ? 1.0f : std::exp(part_max - max);
+      sum += factor * part[op.value_dim + 1];
+      for (int64_t d = 0; d < op.value_dim; ++d) {
+        out[d] += factor * part[d];
+      }
+    }
+    const float scale = 1.0f / sum;
+    for (int64_t d = 0; d < op.value_dim; ++d) {
+      out[d] *= scale;
+    }
+  }
+}
+
+/// Splits the keys so that every thread finds a few pieces, of at least one block of keys each.
+void decode(const KernelTable& table, const Attention& op, int64_t batches) {
+  const int64_t heads = batches * op.kv_heads;
+  const int64_t key_blocks = ceil_div(op.keys, kDepth);
+  const int64_t wanted = std::min(key_blocks, ceil_div(4 * int64_t{threads()}, heads));
+  const int64_t split_keys = ceil_div(key_blocks, wanted) * kDepth;
+  const int64_t splits = ceil_div(op.keys, split_keys);
+  const int64_t rows = op.heads / op.kv_heads * op.queries;
+  const int64_t partial = rows * (op.value_dim + 2);
+  const Scratch partials(static_cast<size_t>(heads * splits * partial));
+  const int64_t scratch_floats =
+      kDotRows * kPackedRow + kDepth * int64_t{table.tile_columns} + rows * op.dim;
+  parallel_for(heads * splits, 1, [&](int64_t index, int64_t) {
+    const int64_t head = index / splits;
+    const int64_t begin = index % splits * split_keys;
+    const Scratch scratch(static_cast<size_t>(scratch_floats));
+    table.attention_decode(op, head / op.kv_heads, head % op.kv_heads, begin,
+                           std::min(begin + split_keys, op.keys), partials.data() + index * partial,
+                           scratch.data());
+  });
+  parallel_for(heads, std::max<int64_t>(1, 16384 / (splits * partial)),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t head = begin; head < end; ++head) {
+                   combine(op, head / op.kv_heads, head % op.kv_heads, splits,
+                           partials.data() + head * splits * partial);
+                 }
+               });
+}
+
+// ---- prefill ----
+
+struct PackedHead {
+  int64_t panels;  // of keys
+  int64_t k_floats;
+  int64_t floats;  // k and v
+};
+
+PackedHead packed_head(const KernelTable& table, const Attention& op) {
+  const int64_t columns = table.tile_columns;
+  const int64_t panels = ceil_div(op.keys, columns);
+  const int64_t k_floats = panels * columns * op.dim;
+  return {panels, k_floats, k_floats + ceil_div(op.value_dim, columns) * columns * op.keys};
+}
+
+/// Packs kv heads [begin, end), counted over all batches. The panels of a head's keys are pieces
+/// of their own, its values one more.
+void pack_heads(const KernelTable& table, const Attention& op, const PackedHead& head,
+                int64_t begin, int64_t end, float* packed) {
+  const int64_t pieces = head.panels + 1;
+  parallel_for((end - begin) * pieces, 16, [&](int64_t from, int64_t to) {
+    for (int64_t index = from; index < to; ++index) {
+      const int64_t kv = begin + index / pieces;
+      const int64_t batch = kv / op.kv_heads;
+      const int64_t kv_head = kv % op.kv_heads;
+      const int64_t piece = index % pieces;
+      float* target = packed + index / pieces * head.floats;
+      if (piece < head.panels) {
+        table.pack_columns(op.k + batch * op.k_strides[0] + kv_head * op.k_strides[1],
+                           op.k_strides[2], op.keys, op.dim, piece, piece + 1, target);
+      } else {
+        table.pack_values(op.v + batch * op.v_strides[0] + kv_head * op.v_strides[1],
+                          op.v_strides[2], op.keys, op.value_dim, target + head.k_floats);
+      }
+    }
+  });
+}
+
+int64_t prefill_scratch(const KernelTable& table, const Attention& op, int64_t rows) {
+  const int64_t panel = int64_t{table.tile_rows} * kPackedRow;
+  const int64_t out_row = ceil_div(op.value_dim, table.tile_columns) * table.tile_columns;
+  return ceil_div(rows, table.tile_rows) * ceil_div(op.dim, kDepth) * panel + panel +
+         rows * (out_row + 2);
+}
+
+void prefill(const KernelTable& table, const Attention& op, int64_t batches) {
+  const int64_t all_heads = batches * op.kv_heads;
+  const int64_t group = op.heads / op.kv_heads;
+  const PackedHead head = packed_head(table, op);
+  const int64_t at_once = std::clamp<int64_t>(kPackedFloats / head.floats, 1, all_heads);
+  const Scratch packed(static_cast<size_t>(at_once * head.floats));
+  const int64_t tiles = ceil_div(op.queries, table.tile_rows);
+  const int64_t block =
+      table.tile_rows *
+      std::clamp<int64_t>(tiles * batches * op.heads / (4 * int64_t{threads()}), 1, kTilesPerBlock);
+  const int64_t blocks = ceil_div(op.queries, block);
+  for (int64_t first = 0; first < all_heads; first += at_once) {
+    const int64_t last = std::min(first + at_once, all_heads);
+    pack_heads(table, op, head, first, last, packed.data());
+    parallel_for((last - first) * group * blocks, 1, [&](int64_t index, int64_t) {
+      const int64_t kv = first + index / (group * blocks);
+      const int64_t begin = index % blocks * block;
+      const float* k = packed.data() + (kv - first) * head.floats;
+      const Scratch scratch(static_cast<size_t>(prefill_scratch(table, op, block)));
+      table.attention_prefill(
+          op, kv / op.kv_heads, kv % op.kv_heads * group + index / blocks % group, begin,
+          std::min(begin + block, op.queries), k, k + head.k_floats, scratch.data());
+    });
+  }
+}
+
+}  // namespace
+
+void attention(const Attention& op, int64_t batches) {
+  if (op.queries <= kMaxDecodeQueries) {
+    decode(kernels(), op, batches);
+  } else {
+    prefill(kernels(), op, batches);
+  }
+}
+
+}  // namespace mlx_runners::cpu

@@ -1,0 +1,125 @@
+#include "kernels/cpu/matmul.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/pool.h"
+#include "kernels/cpu/scratch.h"
+
+namespace mlx_runners::cpu {
+namespace {
+
+// Below this number of rows, packing w costs more than the dot products' extra loads.
+constexpr int64_t kMaxDotRows = 16;
+// Floats of w in a piece of a product of few rows (64 KiB), and of packed w at a time (4 MiB: the
+// blocks of rows that run over it find it in the shared cache).
+constexpr int64_t kDotPiece = 16384;
+constexpr int64_t kPackedFloats = int64_t{1} << 20;
+constexpr int64_t kTilesPerBlock = 8;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// Whether rows lie at one distance with nothing outside their batch to be zero-filled.
+bool is_plain_matrix(const LeftRows& left, int64_t rows) {
+  return rows <= left.rows && left.row_offset >= 0 &&
+         left.row_offset + (rows - 1) * left.row_step + left.depth <= left.limit;
+}
+
+void gather_rows(const LeftRows& left, int64_t rows, float* to) {
+  std::fill(to, to + rows * left.depth, 0.0f);
+  for (int64_t row = 0; row < rows; ++row, to += left.depth) {
+    const int64_t batch = row / left.rows;
+    const int64_t start = row % left.rows * left.row_step + left.row_offset;
+    const int64_t first = std::max<int64_t>(start, 0);
+    const int64_t last = std::min(start + left.depth, left.limit);
+    if (first < last) {
+      std::memcpy(to + (first - start), left.base + batch * left.batch_step + first,
+                  static_cast<size_t>(last - first) * sizeof(float));
+    }
+  }
+}
+
+void multiply_few_rows(const LeftRows& left, int64_t rows, const float* w, int64_t columns,
+                       const float* bias, float* out) {
+  const KernelTable& table = kernels();
+  const bool plain = is_plain_matrix(left, rows);
+  const Scratch gathered(plain ? 0 : static_cast<size_t>(rows * left.depth));
+  if (!plain) {
+    gather_rows(left, rows, gathered.data());
+  }
+  const float* x = plain ? left.base + left.row_offset : gathered.data();
+  const int64_t step = plain ? left.row_step : left.depth;
+  const int64_t grain = std::max<int64_t>(4, kDotPiece / left.depth);
+  parallel_for(columns, grain, [&](int64_t begin, int64_t end) {
+    table.dot_rows(x, step, rows, w, left.depth, begin, end, left.depth, bias, out, columns);
+  });
+}
+
+struct Pieces {
+  int64_t rows;     // rows of a piece
+  int64_t columns;  // columns of a piece
+};
+
+/// Blocks of rows small enough for a few pieces per thread; columns are split as well when there
+/// are too few rows for that.
+Pieces cut(const KernelTable& table, int64_t rows, int64_t columns) {
+  const int64_t workers = threads();
+  const int64_t tiles = ceil_div(rows, table.tile_rows);
+  const int64_t tiles_per_block =
+      std::clamp<int64_t>(tiles / (4 * workers), std::min<int64_t>(tiles, 2), kTilesPerBlock);
+  const int64_t blocks = ceil_div(tiles, tiles_per_block);
+  const int64_t panels = ceil_div(columns, table.tile_columns);
+  const int64_t groups = std::min(panels, std::max<int64_t>(1, 4 * workers / blocks));
+  return {tiles_per_block * table.tile_rows, ceil_div(panels, groups) * table.tile_columns};
+}
+
+void multiply_packed(const KernelTable& table, const LeftRows& left, int64_t rows,
+                     const GemmBlock& block) {
+  const Pieces piece = cut(table, rows, block.columns);
+  const int64_t row_blocks = ceil_div(rows, piece.rows);
+  const int64_t column_groups = ceil_div(block.columns, piece.columns);
+  parallel_for(row_blocks * column_groups, 1, [&](int64_t index, int64_t) {
+    const int64_t row = index / column_groups * piece.rows;
+    const int64_t column = index % column_groups * piece.columns;
+    const GemmBlock part{
+        .packed = block.packed + column * left.depth,
+        .bias = block.bias != nullptr ? block.bias + column : nullptr,
+        .out = block.out + column,
+        .out_step = block.out_step,
+        .columns = std::min(piece.columns, block.columns - column),
+    };
+    const Scratch scratch(static_cast<size_t>(piece.rows) * kPackedRow);
+    table.gemm_block(left, row, std::min(row + piece.rows, rows), part, scratch.data());
+  });
+}
+
+}  // namespace
+
+void matmul_transposed(const LeftRows& left, int64_t rows, const float* w, int64_t columns,
+                       const float* bias, float* out) {
+  if (rows <= kMaxDotRows) {
+    multiply_few_rows(left, rows, w, columns, bias, out);
+    return;
+  }
+  const KernelTable& table = kernels();
+  const int64_t panel_floats = table.tile_columns * left.depth;
+  const int64_t panels = std::max<int64_t>(1, kPackedFloats / panel_floats);
+  const int64_t chunk = std::min(panels, ceil_div(columns, table.tile_columns));
+  const Scratch packed(static_cast<size_t>(chunk * panel_floats));
+  for (int64_t column = 0; column < columns; column += chunk * table.tile_columns) {
+    const int64_t present = std::min(chunk * table.tile_columns, columns - column);
+    const float* source = w + column * left.depth;
+    parallel_for(ceil_div(present, table.tile_columns), 1, [&](int64_t begin, int64_t end) {
+      table.pack_columns(source, left.depth, present, left.depth, begin, end, packed.data());
+    });
+    multiply_packed(table, left, rows,
+                    {.packed = packed.data(),
+                     .bias = bias != nullptr ? bias + column : nullptr,
+                     .out = out + column,
+                     .out_step = columns,
+                     .columns = present});
+  }
+}
+
+}  // namespace mlx_runners::cpu

@@ -1,0 +1,55 @@
+# Defines the OBJECT library mlx_runners_cpu_kernels: the fused CPU kernels, one kernel source
+# compiled once per instruction set. The including file has called find_package(MLX).
+
+get_filename_component(MLX_RUNNERS_NATIVE_DIR "${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)
+
+set(MLX_RUNNERS_CPU_ISAS baseline)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+  list(APPEND MLX_RUNNERS_CPU_ISAS avx2 avx512)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
+  list(APPEND MLX_RUNNERS_CPU_ISAS neon)
+endif()
+
+add_library(
+  mlx_runners_cpu_kernels OBJECT
+  ${CMAKE_CURRENT_LIST_DIR}/attention.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/attention_primitive.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/available_cpus.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/dispatch.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/fused_primitive.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/matmul.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/matmul_primitives.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/pool.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/row_primitives.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/rows.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/scratch.cpp)
+
+foreach(isa IN LISTS MLX_RUNNERS_CPU_ISAS)
+  target_sources(mlx_runners_cpu_kernels PRIVATE ${CMAKE_CURRENT_LIST_DIR}/isa/${isa}.cpp)
+  # Kernels are compiled with full optimisation in every configuration: unoptimised intrinsics are
+  # a hundred times slower. No errno from sqrt, so that it is one instruction.
+  set(isa_flags -O3 -fno-math-errno)
+  if(isa STREQUAL "avx2")
+    list(APPEND isa_flags -mavx2 -mfma)
+  elseif(isa STREQUAL "avx512")
+    list(APPEND isa_flags -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma
+         -mprefer-vector-width=512)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      # False alarms from GCC's own AVX-512 header.
+      list(APPEND isa_flags -Wno-uninitialized -Wno-maybe-uninitialized)
+    endif()
+  elseif(isa STREQUAL "baseline" AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+    list(APPEND isa_flags -msse4.2 -mpopcnt) # x86-64-v2
+  endif()
+  set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/isa/${isa}.cpp
+                              PROPERTIES COMPILE_OPTIONS "${isa_flags}")
+endforeach()
+
+find_package(Threads REQUIRED)
+set_target_properties(
+  mlx_runners_cpu_kernels
+  PROPERTIES CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
+             POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
+             VISIBILITY_INLINES_HIDDEN ON)
+target_include_directories(mlx_runners_cpu_kernels PUBLIC ${MLX_RUNNERS_NATIVE_DIR})
+target_link_libraries(mlx_runners_cpu_kernels PUBLIC mlx Threads::Threads ${CMAKE_DL_LIBS})

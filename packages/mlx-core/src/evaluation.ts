@@ -1,0 +1,84 @@
+/** Computing arrays, and what the computation runs on. */
+import { MxArray } from './array.js';
+import { shown, typedError } from './call.js';
+import { DtypeError, UsageError } from './errors.js';
+import { native, type BuildInfo, type MemoryUsage } from './native.js';
+
+export type Device = 'cpu' | 'gpu';
+
+function idsOf(use: string, arrays: readonly unknown[]): Float64Array {
+  return Float64Array.from(arrays, (array) => {
+    if (array instanceof MxArray) return array.idFor(use);
+    throw new DtypeError(`${use} takes arrays, each as an argument, not ${shown(array)}.`);
+  });
+}
+
+/** Computes arrays on a native thread; resolves when all values are there. */
+async function evaluate(...arrays: MxArray[]): Promise<void> {
+  try {
+    await native().evaluate(idsOf('eval()', arrays));
+  } catch (error) {
+    throw typedError(error, 'eval()');
+  }
+}
+
+export { evaluate as eval };
+
+/** As `eval`, but blocks the event loop. */
+export function evalSync(...arrays: MxArray[]): void {
+  try {
+    native().evaluateSync(idsOf('evalSync()', arrays));
+  } catch (error) {
+    throw typedError(error, 'evalSync()');
+  }
+}
+
+/** Bytes and live arrays of this process and thread. */
+export function memory(): MemoryUsage {
+  return native().memory();
+}
+
+/** Starts `memory().peak` anew. */
+export function resetPeakMemory(): void {
+  native().resetPeakMemory();
+}
+
+/** Gives buffers that MLX keeps for reuse back to the system. */
+export function clearCache(): void {
+  native().clearCache();
+}
+
+/**
+ * Where this thread's arrays are computed from now on: by default on the GPU where MLX has one.
+ *
+ * @throws NativeError when there is no GPU
+ */
+export function setDevice(device: Device): void {
+  if (device !== 'cpu' && device !== 'gpu') {
+    throw new UsageError(`The device has to be cpu or gpu, not ${String(device)}.`);
+  }
+  try {
+    native().useGpu(device === 'gpu');
+  } catch (error) {
+    throw typedError(error, 'setDevice()');
+  }
+}
+
+export function device(): Device {
+  return native().onGpu() ? 'gpu' : 'cpu';
+}
+
+/** Sets the number of threads that one CPU operation uses, for the whole process. */
+export function setThreads(count: number): void {
+  if (!Number.isInteger(count) || count < 1 || count > 1024) {
+    throw new UsageError(
+      `The number of threads has to be a whole number from 1 to 1024, not ${count}.`,
+    );
+  }
+  native().useThreads(count);
+}
+
+/** Versions and features of the loaded native library. */
+export function buildInfo(): BuildInfo {
+  return native().buildInfo();
+}

@@ -1,0 +1,9 @@
+export * as mx from './mx.js';
+export { MxArray } from './array.js';
+import './array-methods.generated.js';
+export { type Operand } from './call.js';
+export { type Dtype, type TypedArray } from './dtype.js';
+export * from './errors.js';
+export { type Device } from './evaluation.js';
+export { MappedFile } from './mapped-file.js';
+export type { BuildInfo, MemoryUsage } from './native.js';

@@ -1,0 +1,18 @@
+/** Everything that is used as `mx.…`: creation, ops, evaluation, memory, files. */
+export { array, fromBytes, type NestedNumbers } from './creation.js';
+export * from './ops.generated.js';
+export {
+  buildInfo,
+  clearCache,
+  device,
+  eval,
+  evalSync,
+  memory,
+  resetPeakMemory,
+  setDevice,
+  setThreads,
+  type Device,
+} from './evaluation.js';
+export { mapFile } from './mapped-file.js';
+export { loadSafetensors, saveSafetensors, type Safetensors } from './safetensors.js';
+export { keep, tidy } from './scope.js';

@@ -1,0 +1,219 @@
+/**
+ * The safetensors format: u64 header length, JSON header, then the tensors' bytes.
+ * Source: the format description in the README of huggingface/safetensors.
+ */
+import { closeSync, fstatSync, openSync, readSync, renameSync, rmSync, writeSync } from 'node:fs';
+import { threadId } from 'node:worker_threads';
+import { MxArray } from './array.js';
+import { shown, typedError } from './call.js';
+import { dtypeNames, itemSizes, type Dtype } from './dtype.js';
+import { CheckpointError, DtypeError, UsageError } from './errors.js';
+import { mapFile } from './mapped-file.js';
+import { native } from './native.js';
+
+const names: Readonly<Record<Dtype, string>> = {
+  bool_: 'BOOL',
+  uint8: 'U8',
+  uint16: 'U16',
+  uint32: 'U32',
+  uint64: 'U64',
+  int8: 'I8',
+  int16: 'I16',
+  int32: 'I32',
+  int64: 'I64',
+  float16: 'F16',
+  float32: 'F32',
+  float64: 'F64',
+  bfloat16: 'BF16',
+  complex64: 'C64',
+};
+const dtypes = new Map<unknown, Dtype>(dtypeNames.map((dtype) => [names[dtype], dtype]));
+const metadataKey = '__metadata__';
+
+export interface Safetensors {
+  tensors: Map<string, MxArray>;
+  metadata: Record<string, string>;
+}
+
+interface Entry {
+  name: string;
+  dtype: Dtype;
+  shape: number[];
+  start: number;
+}
+
+// The limit of the reference implementation.
+const largestHeader = 100_000_000;
+
+function readHeader(path: string): { header: unknown; dataAt: number; size: number } {
+  const file = openSync(path, 'r');
+  try {
+    const { size } = fstatSync(file);
+    const prefix = Buffer.alloc(8);
+    if (size < 8 || readSync(file, prefix, 0, 8, 0) < 8) {
+      throw new CheckpointError(`${path} is too short to be a safetensors file (${size} bytes).`);
+    }
+    const length = Number(prefix.readBigUInt64LE());
+    if (length > largestHeader || length > size - 8) {
+      throw new CheckpointError(
+        `${path} is not a safetensors file, or cut off: its header would be ${length} bytes long, the file has ${size}.`,
+      );
+    }
+    const text = Buffer.alloc(length);
+    const got = readSync(file, text, 0, length, 8);
+    if (got < length) throw new CheckpointError(`${path} changed while it was read.`);
+    return { header: JSON.parse(text.toString('utf8')) as unknown, dataAt: 8 + length, size };
+  } catch (error) {
+    if (error instanceof SyntaxError) {
+      throw new CheckpointError(`${path}: its header is not JSON (${error.message}).`);
+    }
+    throw error;
+  } finally {
+    closeSync(file);
+  }
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function isSizes(value: unknown): value is number[] {
+  return Array.isArray(value) && value.every((size) => Number.isSafeInteger(size) && size >= 0);
+}
+
+function readEntry(path: string, name: string, entry: unknown, dataBytes: number): Entry {
+  const bad = (why: string): CheckpointError =>
+    new CheckpointError(`${path}: tensor ${JSON.stringify(name)} ${why}.`);
+  if (!isObject(entry)) throw bad('has no description');
+  const { dtype: dtypeName, shape, data_offsets: offsets } = entry;
+  const dtype = dtypes.get(dtypeName);
+  if (!dtype) {
+    const known = Object.values(names).join(', ');
+    throw bad(`has the dtype ${JSON.stringify(dtypeName)}; known are ${known}`);
+  }
+  if (!isSizes(shape)) throw bad('has no valid shape');
+  if (!isSizes(offsets) || offsets.length !== 2) throw bad('has no valid data_offsets');
+  const [start, end] = offsets;
+  if (start > end || end > dataBytes) {
+    throw bad(`lies at bytes ${start} to ${end}, but there are ${dataBytes}: is the file cut off?`);
+  }
+  const needed = shape.reduce((product, size) => product * size, itemSizes[dtype]);
+  if (end - start !== needed) {
+    throw bad(`has ${end - start} bytes, but ${dtype}[${shape.join(', ')}] needs ${needed}`);
+  }
+  return { name, dtype, shape, start };
+}
+
+function readMetadata(header: Record<string, unknown>): Record<string, string> {
+  const metadata = header[metadataKey];
+  if (!isObject(metadata)) return {};
+  return Object.fromEntries(Object.entries(metadata).map(([key, value]) => [key, String(value)]));
+}
+
+/**
+ * Reads all tensors of a file.
+ *
+ * @throws CheckpointError when the file can't be read or isn't what it says
+ */
+export function loadSafetensors(path: string): Safetensors {
+  let opened: ReturnType<typeof readHeader>;
+  try {
+    opened = readHeader(path);
+  } catch (error) {
+    if (error instanceof CheckpointError) throw error;
+    throw new CheckpointError(`${path} can't be read: ${(error as Error).message}`, {
+      cause: error,
+    });
+  }
+  const { header, dataAt, size } = opened;
+  if (!isObject(header)) throw new CheckpointError(`${path}: its header is not a JSON object.`);
+  const entries = Object.entries(header)
+    .filter(([name]) => name !== metadataKey)
+    .map(([name, entry]) => readEntry(path, name, entry, size - dataAt));
+  const file = mapFile(path);
+  const tensors = new Map(
+    entries.map(({ name, dtype, shape, start }) => [
+      name,
+      file.array(dataAt + start, shape, dtype),
+    ]),
+  );
+  return { tensors, metadata: readMetadata(header) };
+}
+
+function headerOf(
+  tensors: readonly (readonly [string, MxArray])[],
+  metadata: Record<string, string>,
+): Buffer {
+  // Without a prototype any name is a key like others, also __proto__.
+  const header = Object.create(null) as Record<string, unknown>;
+  if (Object.keys(metadata).length > 0) header[metadataKey] = metadata;
+  let offset = 0;
+  for (const [name, tensor] of tensors) {
+    const end = offset + tensor.nbytes;
+    header[name] = {
+      dtype: names[tensor.dtype],
+      shape: tensor.shape,
+      data_offsets: [offset, end],
+    };
+    offset = end;
+  }
+  const json = Buffer.from(JSON.stringify(header));
+  // The data starts at a multiple of 64 bytes, so that a mapped file has aligned tensors.
+  const padding = (64 - ((8 + json.length) % 64)) % 64;
+  const prefix = Buffer.alloc(8);
+  prefix.writeBigUInt64LE(BigInt(json.length + padding));
+  return Buffer.concat([prefix, json, Buffer.alloc(padding, ' ')]);
+}
+
+function writeAll(file: number, bytes: Uint8Array): void {
+  for (let done = 0; done < bytes.length;) done += writeSync(file, bytes, done);
+}
+
+function checkTensors(path: string, tensors: readonly (readonly [string, unknown])[]): void {
+  for (const [name, tensor] of tensors) {
+    if (name === metadataKey) throw new UsageError(`${path}: no tensor can be named ${name}.`);
+    if (!(tensor instanceof MxArray)) {
+      throw new DtypeError(`${path}: ${name} has to be an MxArray, not ${shown(tensor)}.`);
+    }
+    tensor.idFor(`${path}: ${name}`);
+  }
+}
+
+function asCheckpointError(error: unknown, path: string): unknown {
+  const isSystemError = error instanceof Error && 'syscall' in error;
+  if (!isSystemError) return typedError(error, `writing ${path}`);
+  return new CheckpointError(`${path} can't be written: ${error.message}`, { cause: error });
+}
+
+/**
+ * Writes tensors to a file, which appears under its name only when it is complete.
+ *
+ * @throws CheckpointError when the file can't be written
+ */
+export function saveSafetensors(
+  path: string,
+  tensors: ReadonlyMap<string, MxArray> | Readonly<Record<string, MxArray>>,
+  metadata: Record<string, string> = {},
+): void {
+  const all =
+    tensors instanceof Map
+      ? [...(tensors as ReadonlyMap<string, MxArray>)]
+      : Object.entries(tensors as Readonly<Record<string, MxArray>>);
+  checkTensors(path, all);
+  const beside = `${path}.${process.pid}-${threadId}.partial`;
+  try {
+    const file = openSync(beside, 'w');
+    try {
+      writeAll(file, headerOf(all, metadata));
+      for (const [name, tensor] of all) {
+        writeAll(file, new Uint8Array(native().bytes(tensor.idFor(name))));
+      }
+    } finally {
+      closeSync(file);
+    }
+    renameSync(beside, path);
+  } catch (error) {
+    rmSync(beside, { force: true });
+    throw asCheckpointError(error, path);
+  }
+}

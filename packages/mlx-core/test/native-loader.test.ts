@@ -1,0 +1,100 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import { nativeFolder, plainPackage } from './plain-package.js';
+
+const program = plainPackage();
+afterAll(() => program.remove());
+
+const file = 'mlx_core.node';
+const platform = `${process.platform}-${process.arch}`;
+const attempt = `
+  import { mx, NativeError } from 'mlx-core';
+  try {
+    console.log(await mx.array([1]).add(1).item());
+  } catch (error) {
+    console.log(error instanceof NativeError, error.message);
+  }`;
+
+describe('MLX_RUNNERS_NATIVE', () => {
+  test('names the folder, or the library itself', async () => {
+    for (const native of [nativeFolder, join(nativeFolder, file)]) {
+      expect((await program.run(attempt, { native })).stdout).toBe('2\n');
+    }
+  });
+
+  test.each(['nowhere', join('nowhere', file)])(
+    '%s: an error says that it is wrong',
+    async (own) => {
+      const native = join(program.folder, own);
+      // Another library in a place where it would be found must not be taken in its stead.
+      const { code, stdout } = await program.run(attempt, { native });
+      expect(code).toBe(0);
+      expect(stdout).toMatch(/^true The native library of mlx-core for/);
+      expect(stdout).toContain(
+        `- MLX_RUNNERS_NATIVE: there is no ${join(program.folder, 'nowhere', file)}`,
+      );
+      expect(stdout).not.toContain('beside the running file');
+    },
+  );
+
+  test('a file that is no library is an error with the system’s reason', async () => {
+    const native = join(program.folder, 'broken.node');
+    writeFileSync(native, 'no library');
+    const { stdout } = await program.run(attempt, { native });
+    expect(stdout).toMatch(/^true .*\nTried:\n- MLX_RUNNERS_NATIVE: .*broken\.node/);
+  });
+});
+
+describe('without it', () => {
+  test('the one error lists the places tried, in order, and what helps', async () => {
+    const { code, stdout } = await program.run(attempt, { native: null });
+    expect(code).toBe(0);
+    const [tried, solutions] = stdout.split('Possible solutions:\n');
+    expect(tried.split('\n').slice(0, -1)).toEqual([
+      `true The native library of mlx-core for ${platform} can't be loaded.`,
+      'Tried:',
+      `- beside the running file: there is no ${join(program.folder, 'dist', file)}`,
+      `- beside the running file: there is no ${join(program.folder, 'dist', 'native', file)}`,
+      expect.stringContaining(
+        `- the package @mlx-runners/mlx-core-${platform}: Cannot find module`,
+      ),
+      `- the workspace's build: there is no ${join(program.folder, 'build', 'native', file)}`,
+    ]);
+    expect(solutions).toContain('npx nx run mlx-core:build-native');
+    expect(solutions).toContain(`npm install @mlx-runners/mlx-core-${platform}`);
+    expect(solutions).toContain('MLX_RUNNERS_NATIVE');
+    if (process.platform === 'linux') expect(solutions).toContain('glibc');
+  });
+
+  test('the platform’s package is found, and a broken one is named', async () => {
+    const folder = join(program.folder, 'node_modules', '@mlx-runners', `mlx-core-${platform}`);
+    mkdirSync(folder, { recursive: true });
+    writeFileSync(join(folder, 'package.json'), '{}');
+    writeFileSync(join(folder, file), 'no library');
+    const { stdout } = await program.run(attempt, { native: null });
+    expect(stdout).toMatch(
+      new RegExp(`- the package @mlx-runners/mlx-core-${platform}: .*${file}`),
+    );
+  });
+
+  test('a library beside the running file comes first', async () => {
+    // A stand-in that only says where it lies: the real one needs its companions around it.
+    const standIn = join(program.folder, 'stand-in.cjs');
+    writeFileSync(standIn, `throw new Error('taken from ' + globalThis.asked);`);
+    const withStandIn = `
+      import Module, { createRequire } from 'node:module';
+      Module._extensions['.node'] = (_, path) => {
+        globalThis.asked = path;
+        createRequire(import.meta.url)('${standIn}');
+      };
+      ${attempt}`;
+    for (const folder of [join('build', 'native'), join('dist', 'native'), 'dist']) {
+      const path = join(program.folder, folder);
+      mkdirSync(path, { recursive: true });
+      writeFileSync(join(path, file), '');
+      const { stdout } = await program.run(withStandIn, { native: null });
+      expect(stdout).toContain(`: taken from ${join(path, file)}`);
+    }
+  });
+});
