@@ -1,0 +1,142 @@
+/**
+ * CTranslate2's model.bin: named variables one after the other, then aliases. Little-endian.
+ * Source: python/ctranslate2/specs/model_spec.py (Model.save) of OpenNMT/CTranslate2, versions 6.
+ */
+import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
+import {
+  CheckpointError,
+  mx,
+  type Dtype,
+  type MappedFile,
+  type MxArray,
+} from '@mlx-runners/mlx-core';
+
+const dtypes: readonly Dtype[] = ['float32', 'int8', 'int16', 'int32', 'float16', 'bfloat16'];
+const newestVersion = 6;
+// Names and shapes are short; a file that claims otherwise is no model.
+const longestString = 4096;
+
+interface Variable {
+  name: string;
+  shape: number[];
+  dtype: Dtype;
+  offset: number;
+}
+
+/** Reads the small parts of a large file in order, without reading what lies between. */
+class Cursor {
+  readonly #file: number;
+  readonly #path: string;
+  readonly #size: number;
+  position = 0;
+
+  constructor(path: string) {
+    this.#path = path;
+    try {
+      this.#file = openSync(path, 'r');
+    } catch (error) {
+      throw new CheckpointError(`${path} can't be read: ${(error as Error).message}`, {
+        cause: error,
+      });
+    }
+    this.#size = fstatSync(this.#file).size;
+  }
+
+  close(): void {
+    closeSync(this.#file);
+  }
+
+  fail(why: string): CheckpointError {
+    return new CheckpointError(`${this.#path} is not a CTranslate2 model, or cut off: ${why}.`);
+  }
+
+  #take(bytes: number): Buffer {
+    const buffer = Buffer.alloc(bytes);
+    if (readSync(this.#file, buffer, 0, bytes, this.position) < bytes) {
+      throw this.fail(`it ends at byte ${this.#size} where more is announced`);
+    }
+    this.position += bytes;
+    return buffer;
+  }
+
+  skip(bytes: number): void {
+    if (bytes > this.#size - this.position) {
+      throw this.fail(`${bytes} bytes are announced at ${this.position}, it has ${this.#size}`);
+    }
+    this.position += bytes;
+  }
+
+  u8(): number {
+    return this.#take(1).readUInt8();
+  }
+
+  u32(): number {
+    return this.#take(4).readUInt32LE();
+  }
+
+  /** A u16 length that counts the closing NUL, then the bytes. */
+  string(): string {
+    const length = this.#take(2).readUInt16LE();
+    if (length === 0 || length > longestString) throw this.fail(`a name of ${length} bytes`);
+    return this.#take(length).subarray(0, -1).toString('utf8');
+  }
+
+  get atEnd(): boolean {
+    return this.position === this.#size;
+  }
+}
+
+function readVariable(cursor: Cursor): Variable {
+  const name = cursor.string();
+  const rank = cursor.u8();
+  if (rank > 8) throw cursor.fail(`${name} has ${rank} axes`);
+  const shape = Array.from({ length: rank }, () => cursor.u32());
+  const code = cursor.u8();
+  const bytes = cursor.u32();
+  const offset = cursor.position;
+  cursor.skip(bytes);
+  if (code >= dtypes.length) throw cursor.fail(`${name} has the unknown dtype ${code}`);
+  return { name, shape, dtype: dtypes[code], offset };
+}
+
+function readIndex(cursor: Cursor): { variables: Variable[]; aliases: Map<string, string> } {
+  const version = cursor.u32();
+  if (version < 5 || version > newestVersion) {
+    throw cursor.fail(`version ${version}; versions 5 and 6 are known`);
+  }
+  cursor.string(); // name of the specification
+  cursor.u32(); // its revision
+  const count = cursor.u32();
+  if (count > 1_000_000) throw cursor.fail(`${count} variables`);
+  const variables: Variable[] = [];
+  for (let i = 0; i < count; i++) variables.push(readVariable(cursor));
+  const aliases = new Map<string, string>();
+  const aliasCount = cursor.u32();
+  if (aliasCount > count) throw cursor.fail(`${aliasCount} aliases of ${count} variables`);
+  for (let i = 0; i < aliasCount; i++) {
+    const alias = cursor.string();
+    aliases.set(alias, cursor.string());
+  }
+  if (!cursor.atEnd) throw cursor.fail('bytes are left over after the aliases');
+  return { variables, aliases };
+}
+
+/**
+ * Reads all variables of a model.bin by their CTranslate2 names; aliases are left out, since each
+ * names a variable that is there already.
+ *
+ * @throws CheckpointError when the file can't be read or isn't such a model
+ */
+export function readCTranslate2(path: string): Map<string, MxArray> {
+  const cursor = new Cursor(path);
+  let variables: Variable[];
+  try {
+    ({ variables } = readIndex(cursor));
+  } finally {
+    cursor.close();
+  }
+  const file: MappedFile = mx.mapFile(path);
+  return new Map(
+    variables.map(({ name, shape, dtype, offset }) => [name, file.array(offset, shape, dtype)]),
+  );
+}

@@ -1,0 +1,5 @@
+export { Module, parameter, type ParameterSlot } from './module.js';
+export { Conv1d, Embedding, LayerNorm, Linear, type Conv1dOptions } from './layers.js';
+export { attention, mergeHeads, splitHeads, type AttentionOptions } from './attention.js';
+export { readCheckpoint, type Checkpoint, type CheckpointFormat } from './checkpoint.js';
+export { readCTranslate2 } from './ctranslate2.js';

@@ -1,0 +1,125 @@
+/** Module: a tree of layers whose fields are named as in the checkpoint. */
+import { CheckpointError, MxArray, mx, type Dtype } from '@mlx-runners/mlx-core';
+
+/** Where a parameter lives: its dotted name, and the object and key that hold it. */
+export interface ParameterSlot {
+  name: string;
+  owner: Record<string, unknown>;
+  key: string;
+}
+
+function childrenOf(value: unknown): [string, unknown][] {
+  if (value instanceof Module) return Object.entries(value);
+  if (Array.isArray(value))
+    return value.map((element, index) => [String(index), element as unknown]);
+  return [];
+}
+
+function collect(value: unknown, prefix: string, slots: ParameterSlot[]): void {
+  for (const [key, child] of childrenOf(value)) {
+    const name = prefix ? `${prefix}.${key}` : key;
+    if (child instanceof MxArray) {
+      slots.push({ name, owner: value as Record<string, unknown>, key });
+    } else {
+      collect(child, name, slots);
+    }
+  }
+}
+
+/**
+ * The base of layers and networks. Every field that is an MxArray is a parameter; fields that are
+ * modules, or arrays of modules, are part of the tree. A parameter is made with its shape (as lazy
+ * zeros, which take no memory) and gets its values from `load`.
+ */
+export class Module {
+  /** All parameters of the tree, in the order in which the fields were made. */
+  parameterSlots(): ParameterSlot[] {
+    const slots: ParameterSlot[] = [];
+    collect(this, '', slots);
+    return slots;
+  }
+
+  /** All parameters by dotted name. */
+  parameters(): Map<string, MxArray> {
+    return new Map(
+      this.parameterSlots().map(({ name, owner, key }) => [name, owner[key] as MxArray]),
+    );
+  }
+
+  /**
+   * Takes all parameters from a checkpoint, converted to `dtype` when one is given. The tensors
+   * belong to the module afterwards.
+   *
+   * @throws CheckpointError listing every missing, surplus and mis-shaped tensor; nothing is loaded
+   */
+  load(tensors: ReadonlyMap<string, MxArray>, options: { dtype?: Dtype } = {}): void {
+    const slots = this.parameterSlots();
+    checkTensors(slots, tensors);
+    for (const { name, owner, key } of slots) {
+      const declared = owner[key] as MxArray;
+      const stored = tensors.get(name)!;
+      owner[key] = convert(stored, options.dtype);
+      declared.dispose();
+    }
+  }
+
+  /** Frees all parameters. */
+  dispose(): void {
+    for (const parameter of this.parameters().values()) parameter.dispose();
+  }
+
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+}
+
+function convert(tensor: MxArray, dtype: Dtype | undefined): MxArray {
+  if (dtype === undefined || tensor.dtype === dtype) return tensor;
+  const converted = tensor.astype(dtype);
+  tensor.dispose();
+  return converted;
+}
+
+function sameShape(a: readonly number[], b: readonly number[]): boolean {
+  return a.length === b.length && a.every((size, axis) => size === b[axis]);
+}
+
+function listed(what: string, names: readonly string[]): string {
+  const shown = names.slice(0, 20).join(', ');
+  const rest = names.length > 20 ? ` … and ${names.length - 20} more` : '';
+  return `${names.length} ${what}: ${shown}${rest}`;
+}
+
+function checkTensors(
+  slots: readonly ParameterSlot[],
+  tensors: ReadonlyMap<string, MxArray>,
+): void {
+  const missing: string[] = [];
+  const misshaped: string[] = [];
+  const known = new Set<string>();
+  for (const { name, owner, key } of slots) {
+    known.add(name);
+    const tensor = tensors.get(name);
+    const wanted = (owner[key] as MxArray).shape;
+    if (!tensor) missing.push(name);
+    else if (!sameShape(tensor.shape, wanted)) {
+      misshaped.push(`${name} [${tensor.shape.join(', ')}] instead of [${wanted.join(', ')}]`);
+    }
+  }
+  const surplus = [...tensors.keys()].filter((name) => !known.has(name));
+  const problems = [
+    ...(missing.length > 0 ? [listed('missing', missing)] : []),
+    ...(surplus.length > 0 ? [listed('surplus', surplus)] : []),
+    ...(misshaped.length > 0 ? [listed('of another shape', misshaped)] : []),
+  ];
+  if (problems.length > 0) {
+    throw new CheckpointError(
+      `The checkpoint does not fit the model. Tensors ${problems.join('; ')}.`,
+    );
+  }
+}
+
+/** A parameter of a given shape, to be filled by `load`. */
+export function parameter(...shape: number[]): MxArray {
+  return mx.zeros(shape);
+}
