@@ -1,0 +1,14 @@
+export { loadAudio, mixToMono } from './audio.js';
+export type { Audio, AudioInput, AudioSamples, LoadAudioOptions } from './audio.js';
+export { detectContainer } from './container.js';
+export type { Container } from './container.js';
+export { logMelSpectrogram, melFilters } from './log-mel.js';
+export type { LogMelOptions, MelFilterOptions } from './log-mel.js';
+export { resample } from './resample.js';
+export { frameCount, hannWindow, powerSpectrogram } from './stft.js';
+export type { StftOptions } from './stft.js';
+export type { Segment, Transcript, Word } from './transcript.js';
+export { decodeWav, encodeWav } from './wav.js';
+export type { PcmAudio, WavDepth } from './wav.js';
+export { formatTranscript, TRANSCRIPT_FORMATS, writeOutputs } from './writers/index.js';
+export type { TranscriptFormat, WriteOutputsOptions } from './writers/index.js';
