@@ -1,0 +1,58 @@
+export {
+  benchFileSchema,
+  benchRow,
+  benchTable,
+  machineDescription,
+  writeBenchFile,
+  type BenchFile,
+  type BenchRow,
+  type Machine,
+} from './bench.js';
+export { createProgram, EXIT_FAILURE, EXIT_MISUSE, EXIT_OK, runProgram } from './command-line.js';
+export { addGoldenCommand, type GoldenChecker } from './golden.js';
+export {
+  compareFloats,
+  compareIntegers,
+  DEFAULT_TOLERANCE,
+  type ComparableTensor,
+  type GoldenResult,
+  type Margins,
+} from './golden-comparison.js';
+export {
+  readGolden,
+  type GoldenFixture,
+  type GoldenMetadata,
+  type JsonGolden,
+  type LoadTensors,
+  type TensorGolden,
+} from './golden-fixture.js';
+export { interruptSignal, onInterrupt } from './interruption.js';
+export {
+  measureInTurns,
+  median,
+  type Contestant,
+  type MeasuredFunction,
+  type MeasuredProgram,
+  type Measurement,
+} from './measure-in-turns.js';
+export { nonEmpty, numberFrom, oneOf, wholeNumber, type OptionParser } from './option-values.js';
+export { writeOutputFile } from './output-file.js';
+export {
+  audioProgress,
+  downloadProgress,
+  type Progress,
+  type ProgressOptions,
+} from './progress.js';
+export { loadRunnerManifest, runnerManifestSchema, type RunnerManifest } from './runner-json.js';
+export {
+  choice,
+  withLogOptions,
+  withModelOptions,
+  withOutputOptions,
+  withSeedOption,
+  type LogOptions,
+  type ModelOptions,
+  type OutputOptions,
+  type SeedOptions,
+} from './shared-options.js';
+export { userModel, userPath } from './user-path.js';
