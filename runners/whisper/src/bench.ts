@@ -1,0 +1,307 @@
+/** `whisper bench`: transcription side by side with mlx-whisper. bench/README.md says what is compared. */
+import { existsSync, readFileSync, rmSync } from 'node:fs';
+import { mkdir, mkdtemp, writeFile } from 'node:fs/promises';
+import { basename, join } from 'node:path';
+import { mx, UsageError } from '@mlx-runners/mlx-core';
+import {
+  benchRow,
+  benchTable,
+  choice,
+  downloadProgress,
+  interruptSignal,
+  machineDescription,
+  measureInTurns,
+  nonEmpty,
+  onInterrupt,
+  userModel,
+  userPath,
+  wholeNumber,
+  writeBenchFile,
+  type BenchRow,
+  type MeasuredFunction,
+} from '@mlx-runners/runner';
+import { loadAudio, type Audio } from '@mlx-runners/speech';
+import { Option, type Command } from 'commander';
+import { MlxWhisper, whyNoPeers, workspaceFiles, type TimedTranscript } from './bench-peers.js';
+import { writeMlxWhisperModel } from './bench-weights.js';
+import type { Recogniser } from './decode.js';
+import { loadRecogniser, manifest, WhisperModel } from './pipeline.js';
+
+/** The speed-ups that are asked for, and the seconds, hold for the standard comparison. */
+const PEERS = {
+  'mlx-whisper-openblas': { blas: 'openblas', goal: 2.5, mostRuns: Infinity },
+  // A run takes most of a minute: more of them would tell nothing new.
+  'mlx-whisper-stock': { blas: 'reference', goal: 20, mostRuns: 1 },
+} as const;
+const TARGET_SECONDS = 2.2;
+const STANDARD_THREADS = 2;
+const LANGUAGE = 'en';
+
+type PeerName = keyof typeof PEERS;
+const PEER_NAMES = Object.keys(PEERS) as PeerName[];
+
+interface BenchOptions {
+  model: string;
+  threads: number;
+  runs: number;
+  peers: PeerName | 'all' | 'none';
+  out?: string;
+  quiet?: boolean;
+}
+
+type Log = (line: string) => void;
+
+export function addBenchCommand(program: Command): void {
+  program
+    .command('bench')
+    .description('measure transcription side by side with mlx-whisper, on the CPU in float32')
+    .argument('[audio]', 'WAV file of English speech; in the workspace, 11 s of it unless given')
+    .addOption(
+      new Option('--model <id or path>', 'model to use')
+        .default(manifest.defaultModel)
+        .argParser((value) => userModel(nonEmpty('--model')(value))),
+    )
+    .option(
+      '--threads <n>',
+      'CPU threads of each side',
+      wholeNumber('--threads', { min: 1, max: 1024 }),
+      STANDARD_THREADS,
+    )
+    .option('--runs <n>', 'timed runs, behind one to warm up', wholeNumber('--runs', { min: 1 }), 3)
+    .addOption(
+      choice('--peers', 'what to compare with', ['all', ...PEER_NAMES, 'none']).default('all'),
+    )
+    .option(
+      '--out <file>',
+      'bench file to write; in the workspace, a complete comparison has its place',
+      (value: string) => userPath(nonEmpty('--out')(value)),
+    )
+    .option('--quiet', 'show no progress')
+    .action(bench);
+}
+
+async function bench(audioPath: string | undefined, options: BenchOptions): Promise<void> {
+  const log: Log = (line) => {
+    if (!options.quiet) process.stderr.write(`${line}\n`);
+  };
+  const plan = planned(audioPath, options, log);
+  const audio = await loadAudio(plan.recording, { signal: interruptSignal() });
+  mx.setThreads(options.threads);
+  const recogniser = await loadOnCpu(options);
+  await using model = new WhisperModel(recogniser);
+  const ours = await warmUp(mlxRunners(model, audio), log);
+
+  const length = `${audio.duration.toFixed(1)} s`;
+  const subject = `${basename(plan.recording)} (${length}), ${basename(options.model)}`;
+  const rows: BenchRow[] = [];
+  if (plan.peers.length > 0) {
+    using files = await peerFiles(recogniser, audio);
+    for (const name of plan.peers) {
+      const { blas, goal: standardGoal, mostRuns } = PEERS[name];
+      const setup = { ...files, blas, threads: options.threads, language: LANGUAGE, log };
+      await using peer = await MlxWhisper.start(setup);
+      const runs = Math.min(options.runs, mostRuns);
+      const goal = plan.isStandard ? standardGoal : null;
+      rows.push(...(await compare(ours, await warmUp(peer, log), { subject, runs, goal })));
+    }
+  }
+  const seconds = rows[0]?.ours ?? (await measureAlone(ours, options.runs));
+  if (plan.isStandard) rows.push(targetRow(subject, seconds));
+
+  const speed = (audio.duration / seconds).toFixed(1);
+  const memory = megabytes(ours.first.peakBytes).toFixed(0);
+  process.stdout.write(`${subject}: ${seconds.toFixed(2)} s, ${speed}x real time, ${memory} MB\n`);
+  if (rows.length > 0) process.stdout.write(benchTable(rows));
+  if (plan.out !== undefined) {
+    await writeBenchFile(plan.out, { machine: machineDescription(), rows });
+    log(`wrote ${plan.out}`);
+  }
+}
+
+interface Plan {
+  recording: string;
+  peers: PeerName[];
+  /** Whether recording, model and threads are those that the goals hold for. */
+  isStandard: boolean;
+  out: string | undefined;
+}
+
+/** What the command line asks for, as far as it can be had here. */
+function planned(audioPath: string | undefined, options: BenchOptions, log: Log): Plan {
+  if (audioPath === undefined && !existsSync(workspaceFiles.recording)) {
+    throw new UsageError('Outside the workspace there is no recording to transcribe: give a file.');
+  }
+  const missing = whyNoPeers();
+  if (missing && options.peers !== 'none') log(`measuring mlx-runners alone: ${missing}`);
+  const peers = missing ? [] : peersNamed(options.peers);
+  if (options.out !== undefined && peers.length === 0) {
+    throw new UsageError('--out needs a peer: a bench file says how two compare.');
+  }
+  const { model, threads } = options;
+  const isStandard =
+    audioPath === undefined && model === manifest.defaultModel && threads === STANDARD_THREADS;
+  // The committed results are only ever replaced by a whole comparison.
+  const isWhole = isStandard && peers.length === PEER_NAMES.length;
+  return {
+    recording: audioPath === undefined ? workspaceFiles.recording : userPath(audioPath),
+    peers,
+    isStandard,
+    out: options.out ?? (isWhole ? workspaceFiles.results : undefined),
+  };
+}
+
+function peersNamed(name: BenchOptions['peers']): PeerName[] {
+  if (name === 'all') return PEER_NAMES;
+  return name === 'none' ? [] : [name];
+}
+
+async function loadOnCpu({ model, quiet }: BenchOptions): Promise<Recogniser> {
+  using progress = downloadProgress({ quiet });
+  return await loadRecogniser(model, {
+    device: 'cpu',
+    dtype: 'float32',
+    signal: interruptSignal(),
+    onProgress: progress.update,
+  });
+}
+
+/** Whoever transcribes the recording. */
+interface Contestant {
+  readonly name: string;
+  transcribe(): Promise<TimedTranscript>;
+}
+
+function mlxRunners(model: WhisperModel, audio: Audio): Contestant {
+  return {
+    name: 'mlx-runners',
+    async transcribe() {
+      const options = { language: LANGUAGE, temperature: [0], signal: interruptSignal() };
+      const started = performance.now();
+      const { text } = await model.transcribe(audio, options).result();
+      const seconds = (performance.now() - started) / 1000;
+      return { text, seconds, peakBytes: peakBytes() };
+    },
+  };
+}
+
+/** The most memory that this process held since it started. */
+function peakBytes(): number {
+  // What `resourceUsage` says includes, on Linux, the program that started this one.
+  if (process.platform !== 'linux') return process.resourceUsage().maxRSS * 1024;
+  const kilobytes = /^VmHWM:\s*(\d+)/m.exec(readFileSync('/proc/self/status', 'utf8'))?.[1];
+  return Number(kilobytes) * 1024;
+}
+
+interface WarmContestant extends Contestant {
+  readonly first: TimedTranscript;
+}
+
+async function warmUp(contestant: Contestant, log: Log): Promise<WarmContestant> {
+  log(`warming up ${contestant.name}`);
+  const first = await contestant.transcribe();
+  return { name: contestant.name, transcribe: () => contestant.transcribe(), first };
+}
+
+/** What the peers read: the model in their format, and the samples that we transcribe. */
+async function peerFiles(
+  { model }: Recogniser,
+  { samples }: Audio,
+): Promise<Disposable & { modelFolder: string; samplesFile: string }> {
+  await mkdir(workspaceFiles.cache, { recursive: true });
+  const modelFolder = await mkdtemp(join(workspaceFiles.cache, 'model-'));
+  const remove = () => rmSync(modelFolder, { recursive: true, force: true });
+  const forget = onInterrupt(remove);
+  const dispose = () => {
+    forget();
+    remove();
+  };
+  try {
+    const samplesFile = join(modelFolder, 'samples.f32');
+    await writeMlxWhisperModel(model, modelFolder);
+    await writeFile(samplesFile, samples);
+    return { modelFolder, samplesFile, [Symbol.dispose]: dispose };
+  } catch (error) {
+    dispose();
+    throw error;
+  }
+}
+
+async function compare(
+  ours: WarmContestant,
+  peer: WarmContestant,
+  { subject, runs, goal }: { subject: string; runs: number; goal: number | null },
+): Promise<BenchRow[]> {
+  checkWords(ours, peer.name, peer.first.text);
+  const measured = await measureInTurns([timed(ours, ours), timed(peer, ours)], runs);
+  const seconds = ({ name }: Contestant) => measured.get(name)!.median;
+  const common = { peerName: peer.name, better: 'lower' } as const;
+  return [
+    benchRow({
+      ...common,
+      what: `transcription of ${subject}, ${runs === 1 ? 'one run' : `median of ${runs}`}`,
+      ours: seconds(ours),
+      peer: seconds(peer),
+      unit: 's',
+      goal,
+    }),
+    benchRow({
+      ...common,
+      what: `peak memory of loading and transcribing ${subject}`,
+      ours: megabytes(ours.first.peakBytes),
+      peer: megabytes(peer.first.peakBytes),
+      unit: 'MB',
+      goal: null,
+    }),
+  ];
+}
+
+async function measureAlone(ours: WarmContestant, runs: number): Promise<number> {
+  return (await measureInTurns([timed(ours, ours)], runs)).get(ours.name)!.median;
+}
+
+/** Measured by its own clock, so that talking to a peer's process costs nothing. */
+function timed(contestant: Contestant, reference: WarmContestant): MeasuredFunction {
+  return {
+    name: contestant.name,
+    run: async () => {
+      const { text, seconds } = await contestant.transcribe();
+      checkWords(reference, contestant.name, text);
+      return seconds;
+    },
+  };
+}
+
+/** Who writes something else has not done the same work. */
+function checkWords({ name, first }: WarmContestant, other: string, text: string): void {
+  if (words(first.text) === words(text)) return;
+  throw new Error(
+    `The transcripts differ, so their times can't be compared. ${name}: "${first.text}"; ${other}: "${text}"`,
+  );
+}
+
+/** Without case and punctuation, in which runs of one model may differ. */
+function words(text: string): string {
+  return text
+    .toLowerCase()
+    .replace(/[^\p{L}\p{N}\s]/gu, '')
+    .split(/\s+/)
+    .join(' ')
+    .trim();
+}
+
+/** The time that the project aims for, in the place of a peer's. */
+function targetRow(subject: string, seconds: number): BenchRow {
+  return benchRow({
+    what: `transcription of ${subject}`,
+    ours: seconds,
+    peer: TARGET_SECONDS,
+    peerName: 'the target, not measured',
+    unit: 's',
+    better: 'lower',
+    goal: 1,
+  });
+}
+
+function megabytes(bytes: number): number {
+  return Number((bytes / 1e6).toFixed(1));
+}

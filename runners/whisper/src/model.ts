@@ -1,0 +1,294 @@
+/**
+ * Whisper (Radford et al. 2022): an encoder of 30 s of log-mel frames, and a decoder of text tokens
+ * that attends to it. Follows openai/whisper `whisper/model.py`; fields are named as in
+ * Hugging Face's checkpoints.
+ *
+ * What is unusual: pre-norm blocks with biases everywhere but in the keys' projection; exact GELU;
+ * positions are sinusoids in the encoder and learned in the decoder, both stored in the checkpoint;
+ * the output projection is the token embedding.
+ *
+ * Shapes: B batch, F mel frames, S = F / 2 encoder states, T tokens, H heads, D width of a head,
+ * d = H · D.
+ */
+import { mx, type MxArray } from '@mlx-runners/mlx-core';
+import {
+  attention,
+  Conv1d,
+  Embedding,
+  LayerNorm,
+  Linear,
+  mergeHeads,
+  Module,
+  splitHeads,
+} from '@mlx-runners/nn';
+import type { WhisperConfig } from './config.js';
+
+/** Keys and values of one attention, [B, H, length, D] each. */
+export interface KeysValues {
+  keys: MxArray;
+  values: MxArray;
+}
+
+class WhisperAttention extends Module {
+  k_proj: Linear;
+  v_proj: Linear;
+  q_proj: Linear;
+  out_proj: Linear;
+  readonly heads: number;
+
+  constructor(width: number, heads: number) {
+    super();
+    this.k_proj = new Linear(width, width, { bias: false });
+    this.v_proj = new Linear(width, width);
+    this.q_proj = new Linear(width, width);
+    this.out_proj = new Linear(width, width);
+    this.heads = heads;
+  }
+
+  /** x [B, length, d] */
+  keysValues(x: MxArray): KeysValues {
+    return {
+      keys: splitHeads(this.k_proj.forward(x), this.heads),
+      values: splitHeads(this.v_proj.forward(x), this.heads),
+    };
+  }
+
+  /** x [B, T, d] → [B, T, d] */
+  forward(x: MxArray, { keys, values }: KeysValues, causal = false): MxArray {
+    const queries = splitHeads(this.q_proj.forward(x), this.heads);
+    return this.out_proj.forward(mergeHeads(attention(queries, keys, values, { causal })));
+  }
+
+  /** Scaled scores before the softmax, [B, H, T, length]. */
+  scores(x: MxArray, { keys }: KeysValues): MxArray {
+    const queries = splitHeads(this.q_proj.forward(x), this.heads);
+    return queries.multiply(queries.shape[3] ** -0.5).matmul(keys.swapaxes(-1, -2));
+  }
+}
+
+class WhisperEncoderLayer extends Module {
+  self_attn: WhisperAttention;
+  self_attn_layer_norm: LayerNorm;
+  fc1: Linear;
+  fc2: Linear;
+  final_layer_norm: LayerNorm;
+
+  constructor(width: number, heads: number, ffn: number) {
+    super();
+    this.self_attn = new WhisperAttention(width, heads);
+    this.self_attn_layer_norm = new LayerNorm(width);
+    this.fc1 = new Linear(width, ffn);
+    this.fc2 = new Linear(ffn, width);
+    this.final_layer_norm = new LayerNorm(width);
+  }
+
+  /** x [B, S, d] → [B, S, d] */
+  forward(x: MxArray): MxArray {
+    const normed = this.self_attn_layer_norm.forward(x);
+    x = x.add(this.self_attn.forward(normed, this.self_attn.keysValues(normed)));
+    return x.add(this.fc2.forward(this.fc1.forward(this.final_layer_norm.forward(x)).gelu()));
+  }
+}
+
+export class WhisperEncoder extends Module {
+  conv1: Conv1d;
+  conv2: Conv1d;
+  embed_positions: Embedding;
+  layers: WhisperEncoderLayer[];
+  layer_norm: LayerNorm;
+
+  constructor(config: WhisperConfig) {
+    super();
+    const { d_model, num_mel_bins, encoder_attention_heads, encoder_ffn_dim } = config;
+    this.conv1 = new Conv1d(num_mel_bins, d_model, 3, { padding: 1 });
+    this.conv2 = new Conv1d(d_model, d_model, 3, { stride: 2, padding: 1 });
+    this.embed_positions = new Embedding(config.max_source_positions, d_model);
+    this.layers = Array.from(
+      { length: config.encoder_layers },
+      () => new WhisperEncoderLayer(d_model, encoder_attention_heads, encoder_ffn_dim),
+    );
+    this.layer_norm = new LayerNorm(d_model);
+  }
+
+  /** Log-mel features [B, F, mels], F = 2 · max_source_positions → states [B, S, d] */
+  forward(features: MxArray): MxArray {
+    let x = this.conv1.forward(features).gelu();
+    x = this.conv2.forward(x).gelu();
+    x = x.add(this.embed_positions.weight);
+    for (const layer of this.layers) x = layer.forward(x);
+    return this.layer_norm.forward(x);
+  }
+}
+
+class WhisperDecoderLayer extends Module {
+  self_attn: WhisperAttention;
+  self_attn_layer_norm: LayerNorm;
+  encoder_attn: WhisperAttention;
+  encoder_attn_layer_norm: LayerNorm;
+  fc1: Linear;
+  fc2: Linear;
+  final_layer_norm: LayerNorm;
+
+  constructor(width: number, heads: number, ffn: number) {
+    super();
+    this.self_attn = new WhisperAttention(width, heads);
+    this.self_attn_layer_norm = new LayerNorm(width);
+    this.encoder_attn = new WhisperAttention(width, heads);
+    this.encoder_attn_layer_norm = new LayerNorm(width);
+    this.fc1 = new Linear(width, ffn);
+    this.fc2 = new Linear(ffn, width);
+    this.final_layer_norm = new LayerNorm(width);
+  }
+
+  /** x [B, T, d] → [B, T, d]; the tokens' keys and values are added to the cache. */
+  forward(x: MxArray, cache: LayerCache, scores?: MxArray[]): MxArray {
+    let normed = this.self_attn_layer_norm.forward(x);
+    const past = cache.append(this.self_attn.keysValues(normed));
+    x = x.add(this.self_attn.forward(normed, past, true));
+    normed = this.encoder_attn_layer_norm.forward(x);
+    scores?.push(this.encoder_attn.scores(normed, cache.states));
+    x = x.add(this.encoder_attn.forward(normed, cache.states));
+    return x.add(this.fc2.forward(this.fc1.forward(this.final_layer_norm.forward(x)).gelu()));
+  }
+}
+
+export class WhisperDecoder extends Module {
+  embed_tokens: Embedding;
+  embed_positions: Embedding;
+  layers: WhisperDecoderLayer[];
+  layer_norm: LayerNorm;
+
+  constructor(config: WhisperConfig) {
+    super();
+    const { d_model, vocab_size, decoder_attention_heads, decoder_ffn_dim } = config;
+    this.embed_tokens = new Embedding(vocab_size, d_model);
+    this.embed_positions = new Embedding(config.max_target_positions, d_model);
+    this.layers = Array.from(
+      { length: config.decoder_layers },
+      () => new WhisperDecoderLayer(d_model, decoder_attention_heads, decoder_ffn_dim),
+    );
+    this.layer_norm = new LayerNorm(d_model);
+  }
+
+  /** The cache for decoding over encoder states [B, S, d]. */
+  cacheFor(states: MxArray): DecoderCache {
+    const layers = this.layers.map(
+      (layer) => new LayerCache(layer.encoder_attn.keysValues(states)),
+    );
+    return new DecoderCache(layers);
+  }
+
+  /**
+   * Continues the sequences in the cache.
+   *
+   * @param ids [B, T] token ids
+   * @param scores when given, receives each layer's scaled cross-attention scores [B, H, T, S]
+   * @returns hidden states [B, T, d]; see `logits`
+   */
+  forward(ids: MxArray, cache: DecoderCache, scores?: MxArray[]): MxArray {
+    const [, length] = ids.shape;
+    const past = cache.length;
+    const { weight: positions } = this.embed_positions;
+    let x = this.embed_tokens
+      .forward(ids)
+      .add(positions.slice([past, 0], [past + length, positions.shape[1]]));
+    for (const [i, layer] of this.layers.entries()) x = layer.forward(x, cache.layers[i], scores);
+    return this.layer_norm.forward(x);
+  }
+
+  /** Hidden states [..., d] → logits [..., vocabulary] */
+  logits(hidden: MxArray): MxArray {
+    return this.embed_tokens.asLinear(hidden);
+  }
+}
+
+/** One layer's keys and values: of the encoder's states, and of the tokens so far. */
+class LayerCache {
+  states: KeysValues;
+  tokens: KeysValues | undefined;
+
+  constructor(states: KeysValues) {
+    this.states = states;
+  }
+
+  append(added: KeysValues): KeysValues {
+    const past = this.tokens;
+    this.replaceTokens(
+      past
+        ? {
+            keys: mx.concatenate([past.keys, added.keys], 2),
+            values: mx.concatenate([past.values, added.values], 2),
+          }
+        : added,
+    );
+    return this.tokens!;
+  }
+
+  replaceTokens({ keys, values }: KeysValues): void {
+    this.tokens?.keys.dispose();
+    this.tokens?.values.dispose();
+    // They outlive the scope of the step that makes them.
+    this.tokens = { keys: mx.keep(keys), values: mx.keep(values) };
+  }
+}
+
+/** What the decoder remembers of B sequences over the same or B different recordings. */
+export class DecoderCache {
+  readonly layers: readonly LayerCache[];
+
+  constructor(layers: readonly LayerCache[]) {
+    this.layers = layers;
+    for (const { states } of layers) {
+      mx.keep(states.keys);
+      mx.keep(states.values);
+    }
+  }
+
+  /** Number of tokens in it. */
+  get length(): number {
+    return this.layers[0].tokens?.keys.shape[2] ?? 0;
+  }
+
+  /** All arrays, for evaluating a step together with its cache. */
+  arrays(): MxArray[] {
+    return this.layers.flatMap(({ states, tokens }) => [
+      states.keys,
+      states.values,
+      ...(tokens ? [tokens.keys, tokens.values] : []),
+    ]);
+  }
+
+  /** Turns the cache of one sequence into that of `count` equal ones. */
+  repeat(count: number): void {
+    const repeated = (x: MxArray): MxArray => mx.repeat(x, count, 0);
+    for (const layer of this.layers) {
+      const { keys, values } = layer.states;
+      layer.states = { keys: mx.keep(repeated(keys)), values: mx.keep(repeated(values)) };
+      keys.dispose();
+      values.dispose();
+      if (layer.tokens) {
+        layer.replaceTokens({
+          keys: repeated(layer.tokens.keys),
+          values: repeated(layer.tokens.values),
+        });
+      }
+    }
+  }
+
+  [Symbol.dispose](): void {
+    for (const array of this.arrays()) array.dispose();
+  }
+}
+
+export class Whisper extends Module {
+  encoder: WhisperEncoder;
+  decoder: WhisperDecoder;
+  readonly config: WhisperConfig;
+
+  constructor(config: WhisperConfig) {
+    super();
+    this.config = config;
+    this.encoder = new WhisperEncoder(config);
+    this.decoder = new WhisperDecoder(config);
+  }
+}

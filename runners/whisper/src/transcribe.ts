@@ -1,0 +1,233 @@
+/**
+ * Transcribing recordings of any length, window by window. Follows openai/whisper
+ * `whisper/transcribe.py`.
+ */
+import { AbortedError, mx, type MxArray } from '@mlx-runners/mlx-core';
+import { logMelSpectrogram, type Segment } from '@mlx-runners/speech';
+import { decodeWindow, lookAt, type DecodeResult, type Recogniser } from './decode.js';
+import { frameLevels, isSteady, trimSilence, type Span } from './loudness.js';
+import { textOf, timePrecision, type Task } from './tokens.js';
+
+export interface TranscribeOptions {
+  /** `transcribe` keeps the language; `translate` gives English. */
+  task?: Task;
+  /** Language code such as `en`; detected from the first window unless given. */
+  language?: string;
+  /** Tried in order until one gives a plausible text. */
+  temperature?: readonly number[];
+  /** Candidates at temperatures above 0. */
+  bestOf?: number;
+  /** A text that compresses better than this repeats itself: the next temperature is tried. */
+  compressionRatioThreshold?: number;
+  /** A text less likely than this is tried again at the next temperature. */
+  logprobThreshold?: number;
+  /** A window is silent when no-speech is likelier than this and its text is unlikely. */
+  noSpeechThreshold?: number;
+  /** Whether each window is decoded with the text before it as a prompt. */
+  conditionOnPreviousText?: boolean;
+  /** Text that is shown to the model before the first window: names, style. */
+  initialPrompt?: string;
+  /** Seed of sampling at temperatures above 0. */
+  seed?: number;
+  signal?: AbortSignal;
+  /** Called after each window with the seconds of audio done. */
+  onProgress?: (progress: { seconds: number; duration: number }) => void;
+}
+
+export const transcribeDefaults = {
+  task: 'transcribe',
+  temperature: [0, 0.2, 0.4, 0.6, 0.8, 1],
+  bestOf: 5,
+  compressionRatioThreshold: 2.4,
+  logprobThreshold: -1,
+  noSpeechThreshold: 0.6,
+  conditionOnPreviousText: true,
+  seed: 0,
+} as const satisfies TranscribeOptions;
+
+type Settings = TranscribeOptions &
+  Required<Pick<TranscribeOptions, keyof typeof transcribeDefaults>>;
+
+const sampleRate = 16_000;
+const hopLength = 160;
+const framesPerSecond = sampleRate / hopLength;
+// The encoder halves the frame rate.
+const framesPerTimestamp = 2;
+// A prompt from a window that was sampled this freely does more harm than good.
+const freeTemperature = 0.5;
+
+/** Encoder states [1, S, d] of a window of features [frames, mels], zero-padded to the encoder's length. */
+function encodeWindow({ model }: Recogniser, features: MxArray, { start, end }: Span): MxArray {
+  return mx.tidy(() => {
+    const [, mels] = features.shape;
+    const wanted = 2 * model.config.max_source_positions;
+    const window = features.slice([start, 0], [end, mels]);
+    const padded = mx.pad(window, [0, wanted - (end - start), 0, 0]);
+    return model.encoder.forward(
+      padded.reshape([1, wanted, mels]).astype(model.encoder.conv1.weight.dtype),
+    );
+  });
+}
+
+async function decodeWithFallback(
+  recogniser: Recogniser,
+  states: MxArray,
+  settings: Settings,
+  language: string,
+  prompt: readonly number[],
+): Promise<DecodeResult> {
+  let result: DecodeResult | undefined;
+  for (const temperature of settings.temperature) {
+    const { task, bestOf, seed, signal } = settings;
+    result = await decodeWindow(recogniser, states, {
+      task,
+      language,
+      temperature,
+      bestOf,
+      prompt,
+      timestamps: true,
+      seed,
+      signal,
+    });
+    const repeats = result.compressionRatio > settings.compressionRatioThreshold;
+    const unlikely = result.avgLogprob < settings.logprobThreshold;
+    const silent = unlikely && result.noSpeechProb > settings.noSpeechThreshold;
+    if (silent || (!repeats && !unlikely)) break;
+  }
+  return result!;
+}
+
+/** Cuts a window's tokens into segments, and says how many frames are done with. */
+export function cutSegments(
+  tokens: readonly number[],
+  timestampBegin: number,
+  window: Span,
+): { pieces: { start: number; end: number; tokens: number[] }[]; advance: number } {
+  const offset = window.start / framesPerSecond;
+  const frames = window.end - window.start;
+  const isTimestamp = (token: number | undefined): boolean =>
+    token !== undefined && token >= timestampBegin;
+  const seconds = (token: number): number => (token - timestampBegin) * timePrecision;
+  const endsInOne = isTimestamp(tokens.at(-1)) && !isTimestamp(tokens.at(-2)) && tokens.length > 1;
+  const cuts: number[] = [];
+  for (let i = 1; i < tokens.length; i++) {
+    if (isTimestamp(tokens[i - 1]) && isTimestamp(tokens[i])) cuts.push(i);
+  }
+  if (cuts.length === 0) {
+    const last = tokens.findLast(isTimestamp);
+    const stated = last === undefined ? 0 : seconds(last);
+    const end = offset + (stated > 0 ? stated : frames / framesPerSecond);
+    return { pieces: [{ start: offset, end, tokens: [...tokens] }], advance: frames };
+  }
+  if (endsInOne) cuts.push(tokens.length);
+  const pieces = cuts.map((cut, i) => {
+    const piece = tokens.slice(i === 0 ? 0 : cuts[i - 1], cut);
+    return {
+      start: offset + seconds(piece[0]),
+      end: offset + seconds(piece.at(-1)!),
+      tokens: piece,
+    };
+  });
+  const last = tokens[cuts.at(-1)! - 1] - timestampBegin;
+  // A window that ends in a single timestamp had no speech after it.
+  const advance = endsInOne ? frames : last * framesPerTimestamp;
+  // A timestamp of 0.00 would decode the same window for ever.
+  return { pieces, advance: advance > 0 ? advance : frames };
+}
+
+/** A segment's times in seconds, without silence at its ends. */
+function audibleTimes(levels: Float32Array, { start, end }: Span, window: Span): Span {
+  const frame = (seconds: number): number => Math.round(seconds * framesPerSecond);
+  const trimmed = trimSilence(levels, { start: frame(start), end: frame(end) }, window);
+  return { start: trimmed.start / framesPerSecond, end: trimmed.end / framesPerSecond };
+}
+
+/** What is known of a recording besides its segments. */
+export interface RecordingInfo {
+  /** Seconds. */
+  duration: number;
+  /** The language given, or detected in the first window with speech; null before and without one. */
+  language: string | null;
+}
+
+/**
+ * Transcribes mono samples at 16 kHz; yields segments as windows are decoded.
+ *
+ * @param info is filled in on the way
+ * @throws AbortedError when the signal fires
+ */
+export async function* transcribeSamples(
+  recogniser: Recogniser,
+  samples: Float32Array,
+  options: TranscribeOptions,
+  info: RecordingInfo,
+): AsyncGenerator<Segment> {
+  const settings: Settings = { ...transcribeDefaults, ...options };
+  const { model, special, tokenizer } = recogniser;
+  const windowFrames = 2 * model.config.max_source_positions;
+  const content = Math.floor(samples.length / hopLength);
+  info.duration = samples.length / sampleRate;
+  info.language = special.languages.size > 0 ? (settings.language ?? null) : 'en';
+  if (content === 0) return;
+  // One spectrogram of everything: its floor depends on the loudest frame of the whole recording.
+  using features = logMelSpectrogram(samples, {
+    nMels: model.config.num_mel_bins,
+    padding: windowFrames * hopLength,
+  });
+  const levels = await frameLevels(features);
+
+  const history = settings.initialPrompt
+    ? tokenizer.encode(` ${settings.initialPrompt.trim()}`)
+    : [];
+  let promptFrom = 0;
+  let id = 0;
+  let seek = 0;
+  while (seek < content) {
+    if (settings.signal?.aborted) throw new AbortedError();
+    const window = { start: seek, end: Math.min(seek + windowFrames, content) };
+    const steady = isSteady(levels, window);
+    const prompt = history.slice(promptFrom);
+    using states = encodeWindow(recogniser, features, window);
+    const result = await recogniseWindow(recogniser, states, settings, { info, steady, prompt });
+    let advance = window.end - window.start;
+    if (result) {
+      const cut = cutSegments(result.tokens, special.timestampBegin, window);
+      ({ advance } = cut);
+      const { avgLogprob, compressionRatio, noSpeechProb, temperature } = result;
+      for (const { start, end, tokens } of cut.pieces) {
+        const text = textOf(tokenizer, tokens, special.eot);
+        if (start === end || text.trim() === '') continue;
+        history.push(...tokens);
+        const times = audibleTimes(levels, { start, end }, window);
+        const scores = { temperature, avgLogprob, compressionRatio, noSpeechProb };
+        yield { id, seek, ...times, text, tokens, ...scores };
+        id += 1;
+      }
+      if (!settings.conditionOnPreviousText || temperature > freeTemperature) {
+        promptFrom = history.length;
+      }
+    }
+    seek += advance;
+    const seconds = Math.min(seek / framesPerSecond, info.duration);
+    settings.onProgress?.({ seconds, duration: info.duration });
+  }
+}
+
+/** Decodes one window; nothing for one without speech. */
+async function recogniseWindow(
+  recogniser: Recogniser,
+  states: MxArray,
+  settings: Settings,
+  { info, steady, prompt }: { info: RecordingInfo; steady: boolean; prompt: readonly number[] },
+): Promise<DecodeResult | undefined> {
+  if (steady || info.language === null) {
+    const { noSpeechProb, languages } = await lookAt(recogniser, states);
+    if (steady && noSpeechProb > settings.noSpeechThreshold) return undefined;
+    info.language ??= languages[0].language;
+  }
+  const result = await decodeWithFallback(recogniser, states, settings, info.language, prompt);
+  const { noSpeechProb, avgLogprob } = result;
+  const silent =
+    noSpeechProb > settings.noSpeechThreshold && avgLogprob <= settings.logprobThreshold;
+  return silent ? undefined : result;
+}
