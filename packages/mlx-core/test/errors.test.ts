@@ -3,7 +3,7 @@ import {
   DtypeError,
   MlxRunnersError,
   mx,
-  MxArray,
+  type MxArray,
   NativeError,
   ShapeError,
   UsageError,

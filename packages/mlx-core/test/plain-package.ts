@@ -66,8 +66,11 @@ export function plainPackage(): PlainPackage {
 }
 
 function outcomeOf(args: string[], native: string | null): Promise<Outcome> {
-  const { MLX_RUNNERS_NATIVE: _, NODE_OPTIONS: __, ...inherited } = process.env;
-  const env = native === null ? inherited : { ...inherited, MLX_RUNNERS_NATIVE: native };
+  const env = {
+    ...process.env,
+    NODE_OPTIONS: undefined,
+    MLX_RUNNERS_NATIVE: native ?? undefined,
+  };
   // A program that hangs is ended, and the signal shows it.
   const child = spawn(process.execPath, args, { env, timeout: 50_000, killSignal: 'SIGKILL' });
   let stdout = '';

@@ -115,7 +115,9 @@ function openblasLibraries(): string[] {
 function checkBlas(wanted: Blas, loaded: string): void {
   const isOurs = loaded.startsWith(join(realpathSync(workspaceFiles.native), '/'));
   if (isOurs === (wanted === 'openblas')) return;
-  throw new Error(`mlx-whisper should compute on ${wanted}, but its BLAS is ${loaded || 'none'}.`);
+  throw new Error(
+    `mlx-whisper should compute on ${wanted === 'openblas' ? 'our OpenBLAS' : 'its own BLAS'}, but it has loaded ${loaded || 'none'}.`,
+  );
 }
 
 const execute = promisify(execFile);

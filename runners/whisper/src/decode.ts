@@ -3,10 +3,10 @@
  * greedy decoding and sampling.
  */
 import { deflateSync } from 'node:zlib';
-import { AbortedError, mx, type MxArray } from '@mlx-runners/mlx-core';
+import { AbortedError, mx } from '@mlx-runners/mlx-core';
 import type { Tokenizer } from '@mlx-runners/text';
 import { applyTimestampRules, logSumExp, suppress, type Logits } from './logits.js';
-import type { DecoderCache, Whisper } from './model.js';
+import type { DecoderCache, EncodedWindow, Whisper } from './model.js';
 import { chooseToken, RandomSource } from './sampling.js';
 import { textOf, timePrecision, type SpecialTokens, type Task } from './tokens.js';
 
@@ -134,12 +134,11 @@ function likeliest(candidates: readonly Candidate[]): Candidate {
 /**
  * Transcribes one window at one temperature.
  *
- * @param states the encoder's output for the window, [1, S, d]
  * @throws AbortedError when the signal fires, between two steps
  */
 export async function decodeWindow(
   recogniser: Recogniser,
-  states: MxArray,
+  window: EncodedWindow,
   options: DecodeOptions,
 ): Promise<DecodeResult> {
   const { model, special, tokenizer } = recogniser;
@@ -150,7 +149,7 @@ export async function decodeWindow(
   const count = temperature > 0 ? options.bestOf : 1;
   const candidates = Array.from({ length: count }, () => ({ tokens: [], logprob: 0, done: false }));
 
-  using cache = mx.tidy(() => model.decoder.cacheFor(states));
+  using cache = window.cache();
   const sotAt = prompt.indexOf(special.sot);
   const [atSot, first] = await step(model, cache, [prompt], [sotAt, prompt.length - 1]);
   const noSpeechProb = probability(atSot, special.noSpeech);
@@ -166,10 +165,13 @@ export async function decodeWindow(
   const limit = Math.min(Math.floor(longest / 2), longest - prompt.length);
   for (let length = 1; length < limit && candidates.some(({ done }) => !done); length++) {
     if (options.signal?.aborted) throw new AbortedError();
-    const ids = candidates.map(({ tokens, done }) => [done ? special.eot : tokens.at(-1)!]);
+    const ids = candidates.map(({ tokens, done }) => [
+      done ? special.eot : (tokens.at(-1) ?? special.eot),
+    ]);
     const rows = await step(model, cache, ids, [0]);
-    for (const [i, candidate] of candidates.entries())
+    for (const [i, candidate] of candidates.entries()) {
       extend(candidate, rows[i], recogniser, options, random);
+    }
   }
 
   const { tokens, logprob } = likeliest(candidates);
@@ -187,11 +189,11 @@ export async function decodeWindow(
 /** The logits after the prompt, before anything is masked: [vocabulary]. */
 export async function firstLogits(
   recogniser: Recogniser,
-  states: MxArray,
+  window: EncodedWindow,
   options: Parameters<typeof promptTokens>[1],
 ): Promise<Logits> {
   const { model } = recogniser;
-  using cache = mx.tidy(() => model.decoder.cacheFor(states));
+  using cache = window.cache();
   const prompt = promptTokens(recogniser, options);
   const [row] = await step(model, cache, [prompt], [prompt.length - 1]);
   return row;
@@ -204,9 +206,12 @@ export interface FirstLook {
   languages: { language: string; probability: number }[];
 }
 
-/** No-speech and language probabilities for encoder states [1, S, d]: one step of the decoder. */
-export async function lookAt({ model, special }: Recogniser, states: MxArray): Promise<FirstLook> {
-  using cache = mx.tidy(() => model.decoder.cacheFor(states));
+/** No-speech and language probabilities: one step of the decoder. */
+export async function lookAt(
+  { model, special }: Recogniser,
+  window: EncodedWindow,
+): Promise<FirstLook> {
+  using cache = window.cache();
   const [row] = await step(model, cache, [[special.sot]], [0]);
   const entries = [...special.languages];
   const logits = Float32Array.from(entries, ([, token]) => row[token]);

@@ -14,6 +14,7 @@ import {
 import { decodeWav, logMelSpectrogram } from '@mlx-runners/speech';
 import { loadTokenizer } from '@mlx-runners/text';
 import { z } from 'zod';
+import { EncodedWindow } from './model.js';
 import { loadRecogniser, manifest } from './pipeline.js';
 import { decodeWindow, lookAt, firstLogits, type Recogniser } from './decode.js';
 import { transcribeSamples } from './transcribe.js';
@@ -150,11 +151,12 @@ async function checkCase(
     const features = logMelSpectrogram(padded, { nMels: model.config.num_mel_bins });
     return model.encoder.forward(features.expandDims(0));
   });
+  using encoded = new EncodedWindow(model.decoder, states);
   const results: GoldenResult[] = [];
   if (reference.encoder_probe)
     results.push(...(await checkEncoder(name, states, reference.encoder_probe)));
   if (reference.language) {
-    const [first] = (await lookAt(recogniser, states)).languages;
+    const [first] = (await lookAt(recogniser, encoded)).languages;
     const id = special.languages.get(first.language)!;
     results.push(
       await compareIntegers(`${name}.language`, scalar(id), scalar(reference.language.id)),
@@ -166,7 +168,7 @@ async function checkCase(
   for (const mode of ['no_timestamps', 'timestamps'] as const) {
     const expected = reference[mode];
     if (!expected) continue;
-    const { tokens, noSpeechProb } = await decodeWindow(recogniser, states, {
+    const { tokens, noSpeechProb } = await decodeWindow(recogniser, encoded, {
       task: 'transcribe',
       language: 'en',
       temperature: 0,
@@ -184,7 +186,7 @@ async function checkCase(
   }
   const top = reference.top5_first_no_timestamps;
   if (top) {
-    const row = await firstLogits(recogniser, states, {
+    const row = await firstLogits(recogniser, encoded, {
       task: 'transcribe',
       language: 'en',
       prompt: [],

@@ -14,7 +14,7 @@ import { sanitize } from './checkpoint.js';
 import { parseConfig } from './config.js';
 import { recordingCheckers } from './golden-recordings.js';
 import { applyTimestampRules, argmax, suppress } from './logits.js';
-import { Whisper, type DecoderCache } from './model.js';
+import { EncodedWindow, Whisper } from './model.js';
 
 function tensorsOf(fixture: GoldenFixture): TensorGolden['tensors'] | undefined {
   return fixture.kind === 'tensors' ? fixture.tensors : undefined;
@@ -93,13 +93,13 @@ async function checkDecoder(
   const prompt = required(fixture, 'prompt_ids').astype('int32');
   const results: GoldenResult[] = [];
   const scores: MxArray[] = [];
-  const { logits, rows } = mx.tidy(() => {
-    const cache = model.decoder.cacheFor(states);
+  using window = new EncodedWindow(model.decoder, states);
+  using cache = window.cache();
+  const logits = mx.tidy(() => {
     const all = model.decoder.logits(model.decoder.forward(prompt, cache, scores));
     scores.forEach(mx.keep);
-    return { logits: all, rows: cache };
+    return all;
   });
-  rows[Symbol.dispose]();
   const ofPrompt = await compareFloats('prompt_logits', logits, required(fixture, 'prompt_logits'));
   results.push(ofPrompt);
   results.push(...(await checkAttention(scores, fixture)));
@@ -113,7 +113,7 @@ async function checkDecoder(
           first: await numbers(required(fixture, 'begin_suppress_tokens')),
         }
       : { always: [], first: [] };
-    const sampled = await greedy(model, states, prompt, expected.shape[1], suppressed);
+    const sampled = await greedy(model, window, prompt, expected.shape[1], suppressed);
     const margins = fixture.tensors.get(`${name}_margin`);
     const compared = { shape: expected.shape, data: sampled };
     const greedyMargins = margins && { margins, numericError: ofPrompt.absoluteError ?? 0 };
@@ -146,14 +146,14 @@ async function checkAttention(
 /** Argmax continuations of prompts [B, P] by `count` tokens, with the cache, without a stop. */
 async function greedy(
   model: Whisper,
-  states: MxArray,
+  window: EncodedWindow,
   prompt: MxArray,
   count: number,
   suppressed: { always: readonly number[]; first: readonly number[] },
 ): Promise<number[]> {
   const [batch] = prompt.shape;
   const vocabulary = model.config.vocab_size;
-  using cache: DecoderCache = mx.tidy(() => model.decoder.cacheFor(states));
+  using cache = window.cache();
   const rows: number[][] = Array.from({ length: batch }, () => []);
   let input = prompt;
   for (let step = 0; step < count; step++) {

@@ -170,14 +170,6 @@ export class WhisperDecoder extends Module {
     this.layer_norm = new LayerNorm(d_model);
   }
 
-  /** The cache for decoding over encoder states [B, S, d]. */
-  cacheFor(states: MxArray): DecoderCache {
-    const layers = this.layers.map(
-      (layer) => new LayerCache(layer.encoder_attn.keysValues(states)),
-    );
-    return new DecoderCache(layers);
-  }
-
   /**
    * Continues the sequences in the cache.
    *
@@ -213,7 +205,7 @@ class LayerCache {
 
   append(added: KeysValues): KeysValues {
     const past = this.tokens;
-    this.replaceTokens(
+    return this.replaceTokens(
       past
         ? {
             keys: mx.concatenate([past.keys, added.keys], 2),
@@ -221,27 +213,29 @@ class LayerCache {
           }
         : added,
     );
-    return this.tokens!;
   }
 
-  replaceTokens({ keys, values }: KeysValues): void {
-    this.tokens?.keys.dispose();
-    this.tokens?.values.dispose();
+  replaceTokens({ keys, values }: KeysValues): KeysValues {
+    this.disposeTokens();
     // They outlive the scope of the step that makes them.
     this.tokens = { keys: mx.keep(keys), values: mx.keep(values) };
+    return this.tokens;
+  }
+
+  disposeTokens(): void {
+    this.tokens?.keys.dispose();
+    this.tokens?.values.dispose();
   }
 }
 
-/** What the decoder remembers of B sequences over the same or B different recordings. */
+/** What the decoder remembers of B sequences; to be disposed before the window that it is of. */
 export class DecoderCache {
   readonly layers: readonly LayerCache[];
+  readonly #views: MxArray[] = [];
 
-  constructor(layers: readonly LayerCache[]) {
-    this.layers = layers;
-    for (const { states } of layers) {
-      mx.keep(states.keys);
-      mx.keep(states.values);
-    }
+  /** @internal Use `EncodedWindow.cache`. */
+  constructor(states: readonly KeysValues[]) {
+    this.layers = states.map((each) => new LayerCache(each));
   }
 
   /** Number of tokens in it. */
@@ -249,34 +243,56 @@ export class DecoderCache {
     return this.layers[0].tokens?.keys.shape[2] ?? 0;
   }
 
-  /** All arrays, for evaluating a step together with its cache. */
-  arrays(): MxArray[] {
-    return this.layers.flatMap(({ states, tokens }) => [
-      states.keys,
-      states.values,
-      ...(tokens ? [tokens.keys, tokens.values] : []),
-    ]);
-  }
-
   /** Turns the cache of one sequence into that of `count` equal ones. */
   repeat(count: number): void {
-    const repeated = (x: MxArray): MxArray => mx.repeat(x, count, 0);
+    // A view: all sequences read the same memory of the encoder's states.
+    const view = (x: MxArray): MxArray => {
+      const broadcast = mx.keep(x.broadcastTo([count, ...x.shape.slice(1)]));
+      this.#views.push(broadcast);
+      return broadcast;
+    };
     for (const layer of this.layers) {
-      const { keys, values } = layer.states;
-      layer.states = { keys: mx.keep(repeated(keys)), values: mx.keep(repeated(values)) };
-      keys.dispose();
-      values.dispose();
-      if (layer.tokens) {
+      const { states, tokens } = layer;
+      layer.states = { keys: view(states.keys), values: view(states.values) };
+      if (tokens) {
         layer.replaceTokens({
-          keys: repeated(layer.tokens.keys),
-          values: repeated(layer.tokens.values),
+          keys: mx.repeat(tokens.keys, count, 0),
+          values: mx.repeat(tokens.values, count, 0),
         });
       }
     }
   }
 
   [Symbol.dispose](): void {
-    for (const array of this.arrays()) array.dispose();
+    for (const layer of this.layers) layer.disposeTokens();
+    for (const view of this.#views) view.dispose();
+  }
+}
+
+/**
+ * Audio as the decoder reads it: each layer's keys and values of the encoder's states, computed once
+ * for any number of decodings.
+ */
+export class EncodedWindow {
+  readonly #crossKeysValues: readonly KeysValues[];
+
+  /** @param states the encoder's output [B, S, d]; not needed any more afterwards */
+  constructor(decoder: WhisperDecoder, states: MxArray) {
+    this.#crossKeysValues = mx.tidy(() =>
+      decoder.layers.map((layer) => layer.encoder_attn.keysValues(states)),
+    );
+  }
+
+  /** An empty cache for B sequences. */
+  cache(): DecoderCache {
+    return new DecoderCache(this.#crossKeysValues);
+  }
+
+  [Symbol.dispose](): void {
+    for (const { keys, values } of this.#crossKeysValues) {
+      keys.dispose();
+      values.dispose();
+    }
   }
 }
 

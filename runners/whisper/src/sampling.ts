@@ -1,5 +1,5 @@
 /** Choosing tokens at a temperature, reproducibly. */
-import { argmax, logSumExp, type Logits } from './logits.js';
+import { argmax, likelihoods, logSumExp, type Logits } from './logits.js';
 
 /** Uniform numbers in [0, 1) from a seed: mulberry32 (Tommy Ettinger, public domain). */
 export class RandomSource {
@@ -20,11 +20,10 @@ export class RandomSource {
 
 /** A token drawn with probability softmax(row / temperature). */
 function draw(row: Logits, temperature: number, random: RandomSource): number {
-  const scaled = row.map((logit) => logit / temperature);
-  const total = logSumExp(scaled);
-  let rest = random.next();
-  for (let token = 0; token < scaled.length; token++) {
-    rest -= Math.exp(scaled[token] - total);
+  const { weights, total } = likelihoods(row, temperature);
+  let rest = random.next() * total;
+  for (let token = 0; token < weights.length; token++) {
+    rest -= weights[token];
     if (rest < 0) return token;
   }
   return argmax(row);

@@ -13,7 +13,12 @@ const matrix = fc
         max: 5,
         noNaN: true,
       })
-      .map((values) => ({ rows, columns, values })),
+      .map((values) => ({
+        rows,
+        columns,
+        // Without equal sums: among those the reference takes a step that need not be the cheapest.
+        values: values.map((value, i) => value + 0.01 * Math.sin(i + 1)),
+      })),
   );
 
 /** The cost of the cheapest monotonic path, by recursion. */

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { mx, type Dtype, type MxArray } from '@mlx-runners/mlx-core';
 import { parseConfig } from '../src/config.js';
-import { Whisper } from '../src/model.js';
+import { EncodedWindow, Whisper } from '../src/model.js';
 
 const config = parseConfig({
   vocab_size: 40,
@@ -49,7 +49,7 @@ describe.each(['float32', 'float16', 'bfloat16'] as const)('Whisper in %s', (dty
         [1, 2, 3],
         [4, 5, 6],
       ]),
-      model.decoder.cacheFor(states),
+      new EncodedWindow(model.decoder, states).cache(),
     );
     const logits = model.decoder.logits(hidden);
     expect([logits.shape, logits.dtype]).toEqual([[2, 3, 40], dtype]);
@@ -58,8 +58,11 @@ describe.each(['float32', 'float16', 'bfloat16'] as const)('Whisper in %s', (dty
   it('gives the same logits in one step and token by token with the cache', () => {
     const states = model.encoder.forward(features(1, dtype));
     const sequence = [3, 1, 4, 1, 5, 9];
-    const whole = model.decoder.forward(ids([sequence]), model.decoder.cacheFor(states));
-    const cache = model.decoder.cacheFor(states);
+    const whole = model.decoder.forward(
+      ids([sequence]),
+      new EncodedWindow(model.decoder, states).cache(),
+    );
+    const cache = new EncodedWindow(model.decoder, states).cache();
     const steps = sequence.map((token) => model.decoder.forward(ids([[token]]), cache));
     expect(cache.length).toBe(6);
     const difference = mx.concatenate(steps, 1).subtract(whole).abs().max().astype('float32');
@@ -68,7 +71,7 @@ describe.each(['float32', 'float16', 'bfloat16'] as const)('Whisper in %s', (dty
 
   it('goes on alike from a repeated cache', () => {
     const states = model.encoder.forward(features(1, dtype));
-    const cache = model.decoder.cacheFor(states);
+    const cache = new EncodedWindow(model.decoder, states).cache();
     model.decoder.forward(ids([[7, 8]]), cache);
     cache.repeat(3);
     const next = model.decoder.forward(ids([[1], [2], [1]]), cache);
@@ -85,7 +88,8 @@ describe('DecoderCache', () => {
     const states = model.encoder.forward(features(1, 'float32'));
     const before = mx.memory().arrays;
     {
-      using cache = mx.tidy(() => model.decoder.cacheFor(states));
+      using window = new EncodedWindow(model.decoder, states);
+      using cache = window.cache();
       for (let step = 0; step < 10; step++) {
         const hidden = mx.tidy(() => model.decoder.forward(ids([[step]]), cache));
         hidden.dispose();

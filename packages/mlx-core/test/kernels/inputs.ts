@@ -1,10 +1,10 @@
 /** Random inputs for kernels, as plain numbers and as the arrays that hold exactly these. */
 import { readFileSync } from 'node:fs';
-import type { MxArray } from '@mlx-runners/mlx-core';
+import type { mx, MxArray } from '@mlx-runners/mlx-core';
 import { randomNumbers } from '@mlx-runners/test-fixtures';
 import { sizeOf, type Plain } from './reference.js';
 
-export type Mx = typeof import('@mlx-runners/mlx-core').mx;
+export type Mx = typeof mx;
 
 /** Numbers in (−range, range), equal on every machine; already rounded to float32. */
 export function numbers(shape: readonly number[], seed: number, range = 2): Plain {
