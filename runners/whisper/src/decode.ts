@@ -147,7 +147,11 @@ export async function decodeWindow(
   const random = new RandomSource(options.seed);
   const longest = model.config.max_target_positions;
   const count = temperature > 0 ? options.bestOf : 1;
-  const candidates = Array.from({ length: count }, () => ({ tokens: [], logprob: 0, done: false }));
+  const candidates = Array.from({ length: count }, (): Candidate => ({
+    tokens: [],
+    logprob: 0,
+    done: false,
+  }));
 
   using cache = window.cache();
   const sotAt = prompt.indexOf(special.sot);
@@ -165,9 +169,7 @@ export async function decodeWindow(
   const limit = Math.min(Math.floor(longest / 2), longest - prompt.length);
   for (let length = 1; length < limit && candidates.some(({ done }) => !done); length++) {
     if (options.signal?.aborted) throw new AbortedError();
-    const ids = candidates.map(({ tokens, done }) => [
-      done ? special.eot : (tokens.at(-1) ?? special.eot),
-    ]);
+    const ids = candidates.map(({ tokens, done }) => [done ? special.eot : tokens.at(-1)!]);
     const rows = await step(model, cache, ids, [0]);
     for (const [i, candidate] of candidates.entries()) {
       extend(candidate, rows[i], recogniser, options, random);

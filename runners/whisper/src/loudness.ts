@@ -23,18 +23,39 @@ export interface Span {
 const steadyRange = 3;
 
 /** A frame this many dB below the loud ones of its window is silent; pauses in speech are louder. */
-const silenceDrop = 35;
+const silenceDrop = 40;
 
 /** Silence shorter than this, in frames of 10 ms, stays part of a segment. */
 const shortSilence = 30;
 
+/** Sound shorter than this between a segment's edge and silence is the end of its neighbour's. */
+const stray = 5;
+
 // Whisper's features are log10 of power, divided by 4.
 const decibels = 40;
+
+// Samples from one frame to the next, and on each side of its centre.
+const hop = 160;
+const halfWindow = 200;
 
 /** Levels in dB of frames of log-mel features [frames, mels], up to a constant. */
 export async function frameLevels(features: MxArray): Promise<Float32Array> {
   using levels = mx.tidy(() => features.mean(1).multiply(decibels));
   return (await levels.data()) as Float32Array;
+}
+
+/**
+ * RMS levels of mono samples in dBFS, one for each feature frame, over the 25 ms that it is centred
+ * on. Unlike features they have no floor 80 dB below the loudest moment; digital zero is −200.
+ */
+export function frameVolumes(samples: Float32Array): Float32Array {
+  return Float32Array.from({ length: Math.floor(samples.length / hop) }, (_, frame) => {
+    const from = Math.max(0, frame * hop - halfWindow);
+    const to = Math.min(samples.length, frame * hop + halfWindow);
+    let power = 0;
+    for (let i = from; i < to; i++) power += samples[i] * samples[i];
+    return 10 * Math.log10(power / (to - from) + 1e-20);
+  });
 }
 
 function percentile(sorted: Float32Array, share: number): number {
@@ -47,17 +68,39 @@ export function isSteady(levels: Float32Array, { start, end }: Span): boolean {
   return percentile(sorted, 0.95) - percentile(sorted, 0.05) < steadyRange;
 }
 
-/** A segment without the silence at its ends; as it was when all of it is silent. */
-export function trimSilence(levels: Float32Array, segment: Span, window: Span): Span {
-  const loud = percentile(levels.slice(window.start, window.end).sort(), 0.95);
-  const isSilent = (frame: number): boolean => levels[frame] < loud - silenceDrop;
-  let { start, end } = segment;
-  end = Math.min(end, window.end);
-  while (start < end && isSilent(start)) start++;
-  while (end > start && isSilent(end - 1)) end--;
-  if (start === end) return segment;
-  return {
-    start: start - segment.start >= shortSilence ? start : segment.start,
-    end: segment.end - end >= shortSilence ? end : segment.end,
+/**
+ * A segment without the silence at its ends; as it was when all of it is silent.
+ *
+ * @param volumes from `frameVolumes`
+ * @param window the audio that the segment was decoded from
+ */
+export function trimSilence(volumes: Float32Array, segment: Span, window: Span): Span {
+  const loud = percentile(volumes.slice(window.start, window.end).sort(), 0.95);
+  const isSilent = (frame: number): boolean => volumes[frame] < loud - silenceDrop;
+  const end = Math.min(segment.end, window.end);
+  const silent = {
+    start: silenceFrom(segment.start, 1, end, isSilent),
+    end: silenceFrom(end - 1, -1, segment.start - 1, isSilent) + 1,
   };
+  if (silent.start >= silent.end) return segment;
+  return {
+    start: silent.start - segment.start >= shortSilence ? silent.start : segment.start,
+    end: end - silent.end >= shortSilence ? silent.end : segment.end,
+  };
+}
+
+/** The first frame after silence that begins within a few frames of `edge`, going by `step`. */
+function silenceFrom(
+  edge: number,
+  step: 1 | -1,
+  limit: number,
+  isSilent: (frame: number) => boolean,
+): number {
+  let frame = edge;
+  while (frame !== limit && !isSilent(frame)) {
+    frame += step;
+    if (Math.abs(frame - edge) > stray) return edge;
+  }
+  while (frame !== limit && isSilent(frame)) frame += step;
+  return frame;
 }

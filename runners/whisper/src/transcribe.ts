@@ -6,7 +6,7 @@ import { AbortedError, mx, type MxArray } from '@mlx-runners/mlx-core';
 import { logMelSpectrogram, type Segment } from '@mlx-runners/speech';
 import { decodeWindow, lookAt, type DecodeResult, type Recogniser } from './decode.js';
 import { EncodedWindow } from './model.js';
-import { frameLevels, isSteady, trimSilence, type Span } from './loudness.js';
+import { frameLevels, frameVolumes, isSteady, trimSilence, type Span } from './loudness.js';
 import { textOf, timePrecision, type Task } from './tokens.js';
 
 export interface TranscribeOptions {
@@ -143,9 +143,9 @@ export function cutSegments(
 }
 
 /** A segment's times in seconds, without silence at its ends. */
-function audibleTimes(levels: Float32Array, { start, end }: Span, window: Span): Span {
+function audibleTimes(volumes: Float32Array, { start, end }: Span, window: Span): Span {
   const frame = (seconds: number): number => Math.round(seconds * framesPerSecond);
-  const trimmed = trimSilence(levels, { start: frame(start), end: frame(end) }, window);
+  const trimmed = trimSilence(volumes, { start: frame(start), end: frame(end) }, window);
   return { start: trimmed.start / framesPerSecond, end: trimmed.end / framesPerSecond };
 }
 
@@ -182,6 +182,7 @@ export async function* transcribeSamples(
     padding: windowFrames * hopLength,
   });
   const levels = await frameLevels(features);
+  const volumes = frameVolumes(samples);
 
   const history = settings.initialPrompt
     ? tokenizer.encode(` ${settings.initialPrompt.trim()}`)
@@ -205,7 +206,7 @@ export async function* transcribeSamples(
         const text = textOf(tokenizer, tokens, special.eot);
         if (start === end || text.trim() === '') continue;
         history.push(...tokens);
-        const times = audibleTimes(levels, { start, end }, window);
+        const times = audibleTimes(volumes, { start, end }, window);
         const scores = { temperature, avgLogprob, compressionRatio, noSpeechProb };
         yield { id, seek, ...times, text, tokens, ...scores };
         id += 1;

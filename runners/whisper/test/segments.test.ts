@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { compressionRatio } from '../src/decode.js';
-import { isSteady, trimSilence } from '../src/loudness.js';
+import { frameVolumes, isSteady, trimSilence } from '../src/loudness.js';
 import { cutSegments } from '../src/transcribe.js';
 
 const begin = 100;
@@ -63,9 +63,26 @@ describe('loudness', () => {
     expect(isSteady(levels, { start: 0, end: 250 })).toBe(true);
   });
 
+  it('measures volumes in dBFS, one per frame of 10 ms', () => {
+    const samples = new Float32Array(1600).fill(0.1, 0, 800);
+    const volumes = frameVolumes(samples);
+    expect(volumes.length).toBe(10);
+    expect(volumes[2]).toBeCloseTo(-20, 4);
+    expect(volumes[8]).toBe(-200);
+  });
+
+  it('takes a few frames of sound before silence for the end of another segment', () => {
+    const tail = levels.slice();
+    tail.fill(0, 100, 103);
+    expect(trimSilence(tail, { start: 100, end: 700 }, whole)).toEqual({ start: 300, end: 700 });
+    tail.fill(0, 100, 110);
+    expect(trimSilence(tail, { start: 100, end: 700 }, whole)).toEqual({ start: 100, end: 700 });
+  });
+
   it('moves the times of a segment to where its sound is', () => {
     expect(trimSilence(levels, { start: 0, end: 1000 }, whole)).toEqual({ start: 300, end: 800 });
     expect(trimSilence(levels, { start: 280, end: 700 }, whole)).toEqual({ start: 280, end: 700 });
+    expect(trimSilence(levels, { start: 280, end: 820 }, whole)).toEqual({ start: 280, end: 820 });
     expect(trimSilence(levels, { start: 850, end: 990 }, whole)).toEqual({ start: 850, end: 990 });
   });
 });
