@@ -9,7 +9,6 @@ import { userModel, userPath } from './user-path.js';
 
 const DEVICES = ['cpu', 'gpu'] as const;
 const DTYPES = ['float32', 'float16', 'bfloat16'] as const;
-const PRECISIONS = ['exact', 'fast'] as const;
 
 export interface ModelOptions {
   /** Id of a model, or absolute path of its folder or file. */
@@ -18,12 +17,11 @@ export interface ModelOptions {
   readonly device?: (typeof DEVICES)[number];
   /** Of the weights and activations; undefined: what suits the device. */
   readonly dtype?: (typeof DTYPES)[number];
-  readonly precision?: (typeof PRECISIONS)[number];
   /** Undefined: one per core. */
   readonly threads?: number;
 }
 
-/** `--model`, `--device`, `--dtype`, `--precision`, `--threads`. */
+/** `--model`, `--device`, `--dtype`, `--threads`. */
 export function withModelOptions<C extends Command>(
   command: C,
   { defaultModel }: { defaultModel: string },
@@ -36,7 +34,6 @@ export function withModelOptions<C extends Command>(
     )
     .addOption(choice('--device', 'where to compute', DEVICES))
     .addOption(choice('--dtype', 'dtype of weights and activations', DTYPES))
-    .addOption(choice('--precision', 'exact arithmetic, or faster with small errors', PRECISIONS))
     .addOption(
       new Option('--threads <n>', 'CPU threads').argParser(
         wholeNumber('--threads', { min: 1, max: 1024 }),
