@@ -26,6 +26,8 @@ function suiteConfig(projectRoot, withModel, test) {
       reporters: ['default', skipReasons, 'json'],
       outputFile: { json: `reports/${withModel ? 'test-model' : 'tests'}.json` },
       testTimeout: 60_000,
+      // Nx asks for colours, also of the programs that tests start and whose output they read.
+      env: { FORCE_COLOR: '0' },
       ...test,
     },
   };
