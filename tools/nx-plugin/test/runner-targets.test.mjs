@@ -49,7 +49,10 @@ test('export and export-check come with src/export.ts', async () => {
 
 test('test-model comes with the folder of its tests', async () => {
   const targets = await targetsOf('test-model/transcribe.test.ts');
-  expect(targets['test-model']).toMatchObject({ cache: false, dependsOn: ['build', '^build-native'] });
+  expect(targets['test-model']).toMatchObject({
+    cache: false,
+    dependsOn: ['build', '^build-native'],
+  });
 });
 
 test('a runner.json that was installed or built makes no project', async () => {
