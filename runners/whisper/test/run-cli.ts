@@ -16,7 +16,8 @@ export function runCli(
 ): CliResult {
   const { status, stdout, stderr } = spawnSync(process.execPath, [cli, ...args], {
     encoding: 'utf8',
-    env: { ...process.env, ...env },
+    // Started by Nx, the command line would take paths from the folder that Nx was started in.
+    env: { ...process.env, NX_TASK_TARGET_PROJECT: undefined, ...env },
     cwd,
   });
   return { code: status, out: stdout, err: stderr };
