@@ -21,7 +21,7 @@ import {
   type OutputOptions,
   type SeedOptions,
 } from '@mlx-runners/runner';
-import { mx } from '@mlx-runners/mlx-core';
+import { mx, UsageError } from '@mlx-runners/mlx-core';
 import {
   formatTranscript,
   TRANSCRIPT_FORMATS,
@@ -102,6 +102,7 @@ addBenchCommand(program);
 await runProgram(program);
 
 async function transcribeFiles(files: string[], options: Options): Promise<void> {
+  if (options.outputDir !== undefined) checkBaseNames(files);
   if (options.threads !== undefined) mx.setThreads(options.threads);
   await using model = await loadWithProgress(options);
   for (const file of files) {
@@ -110,6 +111,21 @@ async function transcribeFiles(files: string[], options: Options): Promise<void>
     const seconds = (performance.now() - started) / 1000;
     await output(file, transcript, options);
     if (!options.quiet) process.stderr.write(`${timing(file, transcript, seconds)}\n`);
+  }
+}
+
+/** @throws UsageError where two inputs would write the same output file */
+function checkBaseNames(files: readonly string[]): void {
+  const seen = new Map<string, string>();
+  for (const file of files) {
+    const name = basename(file, extname(file));
+    const earlier = seen.get(name);
+    if (earlier !== undefined) {
+      throw new UsageError(
+        `${earlier} and ${file} would both be written as ${name}: give them to separate runs, or rename one.`,
+      );
+    }
+    seen.set(name, file);
   }
 }
 
@@ -158,5 +174,5 @@ async function output(file: string, transcript: Transcript, options: Options): P
 
 function timing(file: string, { duration, language }: Transcript, seconds: number): string {
   const speed = (duration / seconds).toFixed(1);
-  return `${basename(file)}: ${duration.toFixed(1)} s of audio (${language}) in ${seconds.toFixed(2)} s, ${speed}x real time`;
+  return `${basename(file)}: ${duration.toFixed(1)} s of audio (${language ?? 'no speech'}) in ${seconds.toFixed(2)} s, ${speed}x real time`;
 }

@@ -95,6 +95,8 @@ export class WhisperModel {
   }
 }
 
+const thresholds = ['noSpeechThreshold', 'logprobThreshold', 'compressionRatioThreshold'] as const;
+
 function checkOptions(options: TranscribeOptions, languages: readonly string[]): void {
   const { language, task, temperature, bestOf } = options;
   if (language !== undefined && !languages.includes(language)) {
@@ -107,8 +109,14 @@ function checkOptions(options: TranscribeOptions, languages: readonly string[]):
   if (task === 'translate' && languages.length === 1) {
     throw new UsageError('An English-only model can not translate.');
   }
-  if (temperature && (temperature.length === 0 || temperature.some((t) => !(t >= 0)))) {
+  const isList = Array.isArray(temperature) && temperature.length > 0;
+  if (temperature !== undefined && !(isList && temperature.every((t) => t >= 0))) {
     throw new UsageError('temperature has to be a list of numbers, 0 or more.');
+  }
+  for (const name of thresholds) {
+    if (options[name] !== undefined && !Number.isFinite(options[name])) {
+      throw new UsageError(`${name} has to be a number, not ${String(options[name])}.`);
+    }
   }
   if (bestOf !== undefined && !(Number.isInteger(bestOf) && bestOf >= 1)) {
     throw new UsageError(`bestOf has to be a whole number of at least 1, not ${bestOf}.`);

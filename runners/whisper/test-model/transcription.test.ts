@@ -187,6 +187,12 @@ describe('whisper-base', () => {
     expect(() => model?.transcribe(speechPath(), { language: 'xx' })).toThrow(
       /There is no language xx/,
     );
-    expect(() => model?.transcribe(speechPath(), { temperature: [] })).toThrow(/temperature/);
+    for (const temperature of [[], [NaN], NaN as never]) {
+      expect(() => model?.transcribe(speechPath(), { temperature })).toThrow(/temperature has/);
+    }
+    const noSpeechThreshold = NaN;
+    expect(() => model?.transcribe(speechPath(), { noSpeechThreshold })).toThrow(
+      /has to be a number/,
+    );
   });
 });

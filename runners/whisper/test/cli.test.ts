@@ -25,6 +25,7 @@ describe('whisper, without weights', () => {
     [['--threads', 'many', 'a.wav'], /--threads must be a whole number/],
     [['--task', 'sing', 'a.wav'], /--task must be one of transcribe, translate/],
     [['--output-format', 'doc', 'a.wav'], /--output-format must be one of/],
+    [['--output-dir', 'o', 'a/x.wav', 'b/x.wav'], /a\/x\.wav and b\/x\.wav would both be written/],
   ])('refuses %j with one line and exit code 2', (args, message) => {
     const { code, out, err } = whisper(args);
     expect(code).toBe(2);
