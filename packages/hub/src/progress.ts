@@ -1,5 +1,3 @@
-import { AbortedError } from '@mlx-runners/mlx-core/errors';
-
 export interface DownloadProgress {
   /** A file of the model, or the registry package it is taken from. */
   file: string;
@@ -11,9 +9,4 @@ export interface DownloadProgress {
 export interface TransferOptions {
   signal?: AbortSignal | undefined;
   onProgress?: ((progress: DownloadProgress) => void) | undefined;
-}
-
-/** @throws AbortedError when the signal has fired */
-export function throwIfAborted(signal: AbortSignal | undefined): void {
-  if (signal?.aborted) throw new AbortedError(undefined, { cause: signal.reason });
 }

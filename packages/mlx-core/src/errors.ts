@@ -96,3 +96,8 @@ export class AbortedError extends MlxRunnersError {
     super('ABORTED', message, options);
   }
 }
+
+/** @throws AbortedError when the signal has fired; its reason is the cause */
+export function throwIfAborted(signal: AbortSignal | undefined): void {
+  if (signal?.aborted) throw new AbortedError(undefined, { cause: signal.reason });
+}

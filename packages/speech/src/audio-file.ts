@@ -1,7 +1,7 @@
 /** Reading a whole audio file or stream into memory, with cancellation. */
 import { open, type FileHandle } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
-import { AbortedError, AudioError } from '@mlx-runners/mlx-core/errors';
+import { AbortedError, AudioError, throwIfAborted } from '@mlx-runners/mlx-core/errors';
 
 const READ_SIZE = 2 ** 26;
 
@@ -109,8 +109,4 @@ export function joinBytes(chunks: Uint8Array[]): Uint8Array {
     length += chunk.length;
   }
   return bytes;
-}
-
-export function throwIfAborted(signal: AbortSignal | undefined): void {
-  if (signal?.aborted) throw new AbortedError();
 }

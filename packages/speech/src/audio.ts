@@ -1,7 +1,7 @@
 /** Audio in: from anything a caller has to the mono samples that models take. */
 import { setImmediate } from 'node:timers/promises';
-import { AudioError, UsageError } from '@mlx-runners/mlx-core/errors';
-import { collect, joinBytes, readAudioFile, throwIfAborted } from './audio-file.js';
+import { AudioError, throwIfAborted, UsageError } from '@mlx-runners/mlx-core/errors';
+import { collect, joinBytes, readAudioFile } from './audio-file.js';
 import { CONTAINER_NAMES, detectContainer } from './container.js';
 import { MAX_SAMPLE_RATE, MIN_SAMPLE_RATE, resampleInSteps } from './resample.js';
 import { decodeWav, type PcmAudio } from './wav.js';

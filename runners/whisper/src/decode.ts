@@ -3,7 +3,7 @@
  * greedy decoding and sampling.
  */
 import { deflateSync } from 'node:zlib';
-import { AbortedError, mx } from '@mlx-runners/mlx-core';
+import { mx, throwIfAborted } from '@mlx-runners/mlx-core';
 import type { Tokenizer } from '@mlx-runners/text';
 import { applyTimestampRules, logSumExp, suppress, type Logits } from './logits.js';
 import type { DecoderCache, EncodedWindow, Whisper } from './model.js';
@@ -168,7 +168,7 @@ export async function decodeWindow(
 
   const limit = Math.min(Math.floor(longest / 2), longest - prompt.length);
   for (let length = 1; length < limit && candidates.some(({ done }) => !done); length++) {
-    if (options.signal?.aborted) throw new AbortedError();
+    throwIfAborted(options.signal);
     const ids = candidates.map(({ tokens, done }) => [done ? special.eot : tokens.at(-1)!]);
     const rows = await step(model, cache, ids, [0]);
     for (const [i, candidate] of candidates.entries()) {

@@ -2,7 +2,7 @@
  * Transcribing recordings of any length, window by window. Follows openai/whisper
  * `whisper/transcribe.py`.
  */
-import { AbortedError, mx, type MxArray } from '@mlx-runners/mlx-core';
+import { mx, throwIfAborted, type MxArray } from '@mlx-runners/mlx-core';
 import { logMelSpectrogram, type Segment } from '@mlx-runners/speech';
 import { decodeWindow, lookAt, type DecodeResult, type Recogniser } from './decode.js';
 import { EncodedWindow } from './model.js';
@@ -191,7 +191,7 @@ export async function* transcribeSamples(
   let id = 0;
   let seek = 0;
   while (seek < content) {
-    if (settings.signal?.aborted) throw new AbortedError();
+    throwIfAborted(settings.signal);
     const window = { start: seek, end: Math.min(seek + windowFrames, content) };
     const steady = isSteady(levels, window);
     const prompt = history.slice(promptFrom);
