@@ -12,14 +12,15 @@ const convolution = /^encoder\.conv[12]\.weight$/;
 
 /**
  * Hugging Face's tensors by our names: without the prefix `model.`, without the output projection
- * (it is the token embedding), convolutions from [out, in, k] to MLX's [out, k, in].
+ * (it is the token embedding), convolutions from [out, in, k] to MLX's [out, k, in], in memory as
+ * well, so that no window copies them.
  */
 export function sanitize(tensors: ReadonlyMap<string, MxArray>): Tensors {
   const renamed: Tensors = new Map();
   for (const [name, tensor] of tensors) {
     if (name === 'proj_out.weight') continue;
     const own = name.replace(/^model\./, '');
-    renamed.set(own, convolution.test(own) ? tensor.swapaxes(1, 2) : tensor);
+    renamed.set(own, convolution.test(own) ? tensor.swapaxes(1, 2).contiguous() : tensor);
   }
   return renamed;
 }
