@@ -1,13 +1,9 @@
-/** mlx-whisper beside us: its Python environment, and a process of it that stays loaded. */
-import { execFile, spawn, type ChildProcessWithoutNullStreams } from 'node:child_process';
-import { existsSync, readFileSync, readdirSync, realpathSync } from 'node:fs';
-import { mkdir } from 'node:fs/promises';
+/** The peers of the bench, each a process that stays loaded. bench/README.md says what they are. */
+import { existsSync, readdirSync, realpathSync } from 'node:fs';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
-import { interruptSignal, onInterrupt, writeOutputFile } from '@mlx-runners/runner';
 import { z } from 'zod';
+import { LineProcess, pythonWith } from './bench-python.js';
 
 const runner = fileURLToPath(new URL('..', import.meta.url));
 const workspace = join(runner, '..', '..');
@@ -23,6 +19,80 @@ export const workspaceFiles = {
   native: join(workspace, 'packages', 'mlx-core', 'build', 'native'),
 };
 
+/** What peers are given. */
+export interface PeerFiles {
+  /** mlx-whisper's weights.safetensors and config.json. */
+  mlxFolder: string;
+  /** The folder that we load, which only peers for CTranslate2's files can read, too. */
+  modelFolder: string;
+  /** Mono float32 samples at 16 kHz. */
+  samplesFile: string;
+  language: string;
+  threads: number;
+}
+
+interface PeerDefinition {
+  title: string;
+  script: string;
+  arguments(files: PeerFiles): string[];
+  environment?(): Record<string, string>;
+  /** Whether the process runs on what its name promises. */
+  isRight(runsOn: string): boolean;
+  needsCtranslate2: boolean;
+  /** How many times faster we have to be in the standard comparison. */
+  goal: number | null;
+  mostRuns: number;
+}
+
+const mlxWhisper = {
+  script: 'mlx_whisper_peer.py',
+  arguments: ({ mlxFolder, samplesFile, language }: PeerFiles) => [
+    mlxFolder,
+    samplesFile,
+    language,
+  ],
+  needsCtranslate2: false,
+};
+
+function fasterWhisper(computeType: string): PeerDefinition {
+  return {
+    title: `faster-whisper ${computeType}`,
+    script: 'faster_whisper_peer.py',
+    arguments: ({ modelFolder, samplesFile, language, threads }) => [
+      ...[modelFolder, samplesFile, language, computeType, String(threads)],
+    ],
+    isRight: (runsOn) => runsOn.startsWith(computeType),
+    needsCtranslate2: true,
+    goal: null,
+    mostRuns: Infinity,
+  };
+}
+
+export const PEERS = {
+  'faster-whisper-float32': fasterWhisper('float32'),
+  'faster-whisper-int8': fasterWhisper('int8'),
+  'mlx-whisper-openblas': {
+    ...mlxWhisper,
+    title: 'mlx-whisper with OpenBLAS',
+    environment: () => ({ LD_PRELOAD: openblasLibraries().join(':') }),
+    // The dynamic linker only warns of what it can't preload, and then the figure would be another's.
+    isRight: isOurBlas,
+    goal: 2.5,
+    mostRuns: Infinity,
+  },
+  'mlx-whisper-stock': {
+    ...mlxWhisper,
+    title: 'mlx-whisper as installed',
+    isRight: (runsOn) => !isOurBlas(runsOn),
+    goal: 20,
+    // A run takes most of a minute: more of them would tell nothing new.
+    mostRuns: 1,
+  },
+} as const satisfies Record<string, PeerDefinition>;
+
+export type PeerName = keyof typeof PEERS;
+export const PEER_NAMES = Object.keys(PEERS) as PeerName[];
+
 /** Why no peer can be run here, if so. */
 export function whyNoPeers(): string | undefined {
   if (!existsSync(peersFolder)) return 'the peers belong to the workspace of mlx-runners';
@@ -30,72 +100,8 @@ export function whyNoPeers(): string | undefined {
   return undefined;
 }
 
-/** As in the wheel, on the reference BLAS; or on the OpenBLAS that we run on. */
-export type Blas = 'reference' | 'openblas';
-
-export interface TimedTranscript {
-  text: string;
-  /** Of the transcription alone. */
-  seconds: number;
-  /** The most memory that the process held since it started (VmHWM). */
-  peakBytes: number;
-}
-
-const greeting = z.object({ version: z.string(), blas: z.string() });
-const transcript = z.object({ text: z.string(), seconds: z.number(), peakBytes: z.number() });
-
-export interface PeerOptions {
-  blas: Blas;
-  threads: number;
-  language: string;
-  /** mlx-whisper's weights.safetensors and config.json. */
-  modelFolder: string;
-  /** Mono float32 samples at 16 kHz. */
-  samplesFile: string;
-  log: (line: string) => void;
-}
-
-/** A process of mlx-whisper that has loaded its model. */
-export class MlxWhisper implements AsyncDisposable {
-  readonly name: string;
-  readonly #process: LineProcess;
-
-  private constructor(name: string, process: LineProcess) {
-    this.name = name;
-    this.#process = process;
-  }
-
-  /** @throws Error when it can't be installed or started, or computes on another BLAS than asked */
-  static async start(options: PeerOptions): Promise<MlxWhisper> {
-    const python = await pythonEnvironment(options.log);
-    const script = join(peersFolder, 'mlx_whisper_peer.py');
-    const { modelFolder, samplesFile, language, threads, blas } = options;
-    const process = new LineProcess(python, [script, modelFolder, samplesFile, language], {
-      OPENBLAS_NUM_THREADS: String(threads),
-      OMP_NUM_THREADS: String(threads),
-      LD_PRELOAD: blas === 'openblas' ? openblasLibraries().join(':') : undefined,
-      HF_HUB_OFFLINE: '1',
-      PYTHONNOUSERSITE: '1',
-    });
-    try {
-      const hello = greeting.parse(await process.read());
-      checkBlas(blas, hello.blas);
-      const how = blas === 'openblas' ? 'with OpenBLAS' : 'as installed';
-      return new MlxWhisper(`mlx-whisper ${hello.version} ${how}`, process);
-    } catch (error) {
-      await process[Symbol.asyncDispose]();
-      throw error;
-    }
-  }
-
-  async transcribe(): Promise<TimedTranscript> {
-    this.#process.write('{}');
-    return transcript.parse(await this.#process.read());
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.#process[Symbol.asyncDispose]();
-  }
+function isOurBlas(runsOn: string): boolean {
+  return runsOn.startsWith(join(realpathSync(workspaceFiles.native), '/'));
 }
 
 /** Libraries that carry the names of libmlx's BLAS and LAPACK and lead to OpenBLAS. */
@@ -111,83 +117,59 @@ function openblasLibraries(): string[] {
   return libraries.map((name) => join(native, name));
 }
 
-/** The dynamic linker only warns of what it can't preload, and then the figure would be another's. */
-function checkBlas(wanted: Blas, loaded: string): void {
-  const isOurs = loaded.startsWith(join(realpathSync(workspaceFiles.native), '/'));
-  if (isOurs === (wanted === 'openblas')) return;
-  throw new Error(
-    `mlx-whisper should compute on ${wanted === 'openblas' ? 'our OpenBLAS' : 'its own BLAS'}, but it has loaded ${loaded || 'none'}.`,
-  );
+export interface TimedTranscript {
+  text: string;
+  /** Of the transcription alone. */
+  seconds: number;
+  /** The most memory that the process held since it started (VmHWM). */
+  peakBytes: number;
 }
 
-const execute = promisify(execFile);
+const greeting = z.object({ version: z.string(), runsOn: z.string() });
+const transcript = z.object({ text: z.string(), seconds: z.number(), peakBytes: z.number() });
 
-/** The Python that has the peers' packages, installed when their list is new. */
-async function pythonEnvironment(log: (line: string) => void): Promise<string> {
-  const list = join(peersFolder, 'requirements.txt');
-  const wanted = readFileSync(list, 'utf8');
-  const folder = join(workspaceFiles.cache, 'python');
-  const python = join(folder, 'bin', 'python');
-  // Written last: without it, what is there is half an installation.
-  const installed = join(folder, 'requirements.txt');
-  if (existsSync(installed) && readFileSync(installed, 'utf8') === wanted) return python;
-  log(`installing the peers into ${folder}`);
-  await mkdir(workspaceFiles.cache, { recursive: true });
-  await installStep('python3', ['-m', 'venv', '--clear', folder]);
-  const pip = ['-m', 'pip', 'install', '--no-deps', '--only-binary', ':all:'];
-  const quiet = ['--quiet', '--disable-pip-version-check', '--no-input'];
-  await installStep(python, [...pip, ...quiet, '--requirement', list]);
-  await writeOutputFile(installed, wanted);
-  return python;
-}
+/** A peer that has loaded its model. */
+export class Peer implements AsyncDisposable {
+  readonly name: string;
+  readonly #process: LineProcess;
 
-async function installStep(program: string, args: string[]): Promise<void> {
-  try {
-    await execute(program, args, { signal: interruptSignal() });
-  } catch (error) {
-    const { stderr, stdout, message } = error as Error & { stderr?: string; stdout?: string };
-    const said = (stderr || stdout || message).trim().slice(-500);
-    throw new Error(
-      `mlx-whisper can't be installed (Python 3.11 or newer with venv and pip is needed): ${said}`,
-      { cause: error },
-    );
-  }
-}
-
-/** A program that reads and writes lines of JSON. */
-class LineProcess implements AsyncDisposable {
-  readonly #child: ChildProcessWithoutNullStreams;
-  readonly #lines: AsyncIterator<string>;
-  readonly #closed: Promise<void>;
-  readonly #forget: () => void;
-  #stderr = '';
-
-  constructor(program: string, args: string[], env: Record<string, string | undefined>) {
-    this.#child = spawn(program, args, { env: { ...process.env, ...env } });
-    this.#forget = onInterrupt(() => this.#child.kill());
-    this.#child.stderr.setEncoding('utf8').on('data', (text: string) => (this.#stderr += text));
-    this.#child.on('error', (error) => (this.#stderr += error.message));
-    // A program that has ended is noticed by its missing answer, which tells more.
-    this.#child.stdin.on('error', () => undefined);
-    this.#closed = new Promise((resolve) => this.#child.once('close', () => resolve()));
-    this.#lines = createInterface({ input: this.#child.stdout })[Symbol.asyncIterator]();
+  private constructor(name: string, process: LineProcess) {
+    this.name = name;
+    this.#process = process;
   }
 
-  write(line: string): void {
-    this.#child.stdin.write(`${line}\n`);
+  /** @throws Error when it can't be installed or started, or does not run on what its name says */
+  static async start(name: PeerName, files: PeerFiles, log: (line: string) => void): Promise<Peer> {
+    const definition: PeerDefinition = PEERS[name];
+    const requirements = join(peersFolder, 'requirements.txt');
+    const python = await pythonWith(requirements, join(workspaceFiles.cache, 'python'), log);
+    const script = join(peersFolder, definition.script);
+    const process = new LineProcess(python, [script, ...definition.arguments(files)], {
+      OPENBLAS_NUM_THREADS: String(files.threads),
+      OMP_NUM_THREADS: String(files.threads),
+      HF_HUB_OFFLINE: '1',
+      PYTHONNOUSERSITE: '1',
+      PYTHONDONTWRITEBYTECODE: '1',
+      ...definition.environment?.(),
+    });
+    try {
+      const { version, runsOn } = greeting.parse(await process.read());
+      if (!definition.isRight(runsOn)) {
+        throw new Error(`${definition.title} runs on ${runsOn || 'nothing known'}.`);
+      }
+      return new Peer(definition.title.replace(' ', ` ${version} `), process);
+    } catch (error) {
+      await process[Symbol.asyncDispose]();
+      throw error;
+    }
   }
 
-  /** The next answer. @throws Error with the end of what it wrote to stderr, when it ends instead */
-  async read(): Promise<unknown> {
-    const line = await this.#lines.next();
-    if (!line.done) return JSON.parse(line.value) as unknown;
-    await this.#closed;
-    throw new Error(`mlx-whisper ended without an answer: ${this.#stderr.trim().slice(-500)}`);
+  async transcribe(): Promise<TimedTranscript> {
+    this.#process.write('{}');
+    return transcript.parse(await this.#process.read());
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#forget();
-    this.#child.kill();
-    await this.#closed;
+    await this.#process[Symbol.asyncDispose]();
   }
 }

@@ -1,4 +1,4 @@
-/** `whisper bench`: transcription side by side with mlx-whisper. bench/README.md says what is compared. */
+/** `whisper bench`: transcription side by side with others. bench/README.md says what is compared. */
 import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { mkdir, mkdtemp, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
@@ -20,25 +20,27 @@ import {
   type BenchRow,
   type MeasuredFunction,
 } from '@mlx-runners/runner';
+import { resolveModel } from '@mlx-runners/hub';
 import { loadAudio, type Audio } from '@mlx-runners/speech';
 import { Option, type Command } from 'commander';
-import { MlxWhisper, whyNoPeers, workspaceFiles, type TimedTranscript } from './bench-peers.js';
+import {
+  Peer,
+  PEER_NAMES,
+  PEERS,
+  whyNoPeers,
+  workspaceFiles,
+  type PeerFiles,
+  type PeerName,
+  type TimedTranscript,
+} from './bench-peers.js';
 import { writeMlxWhisperModel } from './bench-weights.js';
 import type { Recogniser } from './decode.js';
 import { loadRecogniser, manifest, WhisperModel } from './pipeline.js';
 
-/** The speed-ups that are asked for, and the seconds, hold for the standard comparison. */
-const PEERS = {
-  'mlx-whisper-openblas': { blas: 'openblas', goal: 2.5, mostRuns: Infinity },
-  // A run takes most of a minute: more of them would tell nothing new.
-  'mlx-whisper-stock': { blas: 'reference', goal: 20, mostRuns: 1 },
-} as const;
+/** The time that is asked for in the standard comparison. */
 const TARGET_SECONDS = 2.2;
 const STANDARD_THREADS = 2;
 const LANGUAGE = 'en';
-
-type PeerName = keyof typeof PEERS;
-const PEER_NAMES = Object.keys(PEERS) as PeerName[];
 
 interface BenchOptions {
   model: string;
@@ -54,7 +56,7 @@ type Log = (line: string) => void;
 export function addBenchCommand(program: Command): void {
   program
     .command('bench')
-    .description('measure transcription side by side with mlx-whisper, on the CPU in float32')
+    .description('measure transcription side by side with others, on the CPU in float32')
     .argument('[audio]', 'WAV file of English speech; in the workspace, 11 s of it unless given')
     .addOption(
       new Option('--model <id or path>', 'model to use')
@@ -87,21 +89,21 @@ async function bench(audioPath: string | undefined, options: BenchOptions): Prom
   const plan = planned(audioPath, options, log);
   const audio = await loadAudio(plan.recording, { signal: interruptSignal() });
   mx.setThreads(options.threads);
-  const recogniser = await loadOnCpu(options);
+  const modelFolder = await modelFiles(options);
+  const peers = peersFor(modelFolder, plan.peers, log);
+  const recogniser = await loadRecogniser(modelFolder, { device: 'cpu', dtype: 'float32' });
   await using model = new WhisperModel(recogniser);
   const ours = await warmUp(mlxRunners(model, audio), log);
 
   const length = `${audio.duration.toFixed(1)} s`;
   const subject = `${basename(plan.recording)} (${length}), ${basename(options.model)}`;
   const rows: BenchRow[] = [];
-  if (plan.peers.length > 0) {
-    using files = await peerFiles(recogniser, audio);
-    for (const name of plan.peers) {
-      const { blas, goal: standardGoal, mostRuns } = PEERS[name];
-      const setup = { ...files, blas, threads: options.threads, language: LANGUAGE, log };
-      await using peer = await MlxWhisper.start(setup);
-      const runs = Math.min(options.runs, mostRuns);
-      const goal = plan.isStandard ? standardGoal : null;
+  if (peers.length > 0) {
+    using files = await peerFiles(recogniser, audio, { modelFolder, threads: options.threads });
+    for (const name of peers) {
+      await using peer = await Peer.start(name, files, log);
+      const runs = Math.min(options.runs, PEERS[name].mostRuns);
+      const goal = plan.isStandard ? PEERS[name].goal : null;
       rows.push(...(await compare(ours, await warmUp(peer, log), { subject, runs, goal })));
     }
   }
@@ -112,18 +114,20 @@ async function bench(audioPath: string | undefined, options: BenchOptions): Prom
   const memory = megabytes(ours.first.peakBytes).toFixed(0);
   process.stdout.write(`${subject}: ${seconds.toFixed(2)} s, ${speed}x real time, ${memory} MB\n`);
   if (rows.length > 0) process.stdout.write(benchTable(rows));
-  if (plan.out !== undefined) {
-    await writeBenchFile(plan.out, { machine: machineDescription(), rows });
-    log(`wrote ${plan.out}`);
+  // The committed results are only ever replaced by a whole comparison.
+  const isWhole = plan.isStandard && peers.length === PEER_NAMES.length;
+  const out = options.out ?? (isWhole ? workspaceFiles.results : undefined);
+  if (out !== undefined) {
+    await writeBenchFile(out, { machine: machineDescription(), rows });
+    log(`wrote ${out}`);
   }
 }
 
 interface Plan {
   recording: string;
-  peers: PeerName[];
+  peers: readonly PeerName[];
   /** Whether recording, model and threads are those that the goals hold for. */
   isStandard: boolean;
-  out: string | undefined;
 }
 
 /** What the command line asks for, as far as it can be had here. */
@@ -138,30 +142,36 @@ function planned(audioPath: string | undefined, options: BenchOptions, log: Log)
     throw new UsageError('--out needs a peer: a bench file says how two compare.');
   }
   const { model, threads } = options;
-  const isStandard =
-    audioPath === undefined && model === manifest.defaultModel && threads === STANDARD_THREADS;
-  // The committed results are only ever replaced by a whole comparison.
-  const isWhole = isStandard && peers.length === PEER_NAMES.length;
   return {
     recording: audioPath === undefined ? workspaceFiles.recording : userPath(audioPath),
     peers,
-    isStandard,
-    out: options.out ?? (isWhole ? workspaceFiles.results : undefined),
+    isStandard:
+      audioPath === undefined && model === manifest.defaultModel && threads === STANDARD_THREADS,
   };
 }
 
-function peersNamed(name: BenchOptions['peers']): PeerName[] {
+function peersNamed(name: BenchOptions['peers']): readonly PeerName[] {
   if (name === 'all') return PEER_NAMES;
   return name === 'none' ? [] : [name];
 }
 
-async function loadOnCpu({ model, quiet }: BenchOptions): Promise<Recogniser> {
+async function modelFiles({ model, quiet }: BenchOptions): Promise<string> {
   using progress = downloadProgress({ quiet });
-  return await loadRecogniser(model, {
-    device: 'cpu',
-    dtype: 'float32',
+  const { models } = manifest;
+  return await resolveModel(model, {
+    models,
     signal: interruptSignal(),
     onProgress: progress.update,
+  });
+}
+
+/** The peers that can read the model. */
+function peersFor(modelFolder: string, wanted: readonly PeerName[], log: Log): PeerName[] {
+  const isCtranslate2 = existsSync(join(modelFolder, 'model.bin'));
+  return wanted.filter((name) => {
+    if (isCtranslate2 || !PEERS[name].needsCtranslate2) return true;
+    log(`without ${name}: it reads CTranslate2's files, and the model has Hugging Face's`);
+    return false;
   });
 }
 
@@ -202,24 +212,32 @@ async function warmUp(contestant: Contestant, log: Log): Promise<WarmContestant>
   return { name: contestant.name, transcribe: () => contestant.transcribe(), first };
 }
 
-/** What the peers read: the model in their format, and the samples that we transcribe. */
+/** What the peers read: the model in their formats, and the samples that we transcribe. */
 async function peerFiles(
   { model }: Recogniser,
   { samples }: Audio,
-): Promise<Disposable & { modelFolder: string; samplesFile: string }> {
+  { modelFolder, threads }: { modelFolder: string; threads: number },
+): Promise<Disposable & PeerFiles> {
   await mkdir(workspaceFiles.cache, { recursive: true });
-  const modelFolder = await mkdtemp(join(workspaceFiles.cache, 'model-'));
-  const remove = () => rmSync(modelFolder, { recursive: true, force: true });
+  const mlxFolder = await mkdtemp(join(workspaceFiles.cache, 'model-'));
+  const remove = () => rmSync(mlxFolder, { recursive: true, force: true });
   const forget = onInterrupt(remove);
   const dispose = () => {
     forget();
     remove();
   };
   try {
-    const samplesFile = join(modelFolder, 'samples.f32');
-    await writeMlxWhisperModel(model, modelFolder);
+    const samplesFile = join(mlxFolder, 'samples.f32');
+    await writeMlxWhisperModel(model, mlxFolder);
     await writeFile(samplesFile, samples);
-    return { modelFolder, samplesFile, [Symbol.dispose]: dispose };
+    return {
+      mlxFolder,
+      modelFolder,
+      samplesFile,
+      threads,
+      language: LANGUAGE,
+      [Symbol.dispose]: dispose,
+    };
   } catch (error) {
     dispose();
     throw error;
