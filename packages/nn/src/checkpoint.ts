@@ -1,9 +1,10 @@
 /** The weights of a model folder, whatever it holds them in. */
-import { existsSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { CheckpointError, mx, type MxArray } from '@mlx-runners/mlx-core';
+import { existsSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { CheckpointError, mx, printable, quoted, type MxArray } from '@mlx-runners/mlx-core';
 import { z } from 'zod';
 import { readCTranslate2 } from './ctranslate2.js';
+import { fitted, readJsonFile } from './json-file.js';
 
 export type CheckpointFormat = 'safetensors' | 'ctranslate2';
 
@@ -15,31 +16,42 @@ export interface Checkpoint {
 
 const shardIndex = z.object({ weight_map: z.record(z.string(), z.string()) });
 
+/** Every tensor that the index names, from the file that it names for it. */
 function readShards(folder: string, indexPath: string): Map<string, MxArray> {
-  let shards: string[];
-  try {
-    const index = shardIndex.parse(JSON.parse(readFileSync(indexPath, 'utf8')));
-    shards = [...new Set(Object.values(index.weight_map))];
-  } catch (error) {
-    throw new CheckpointError(
-      `${indexPath} is not an index of safetensors files: ${(error as Error).message}`,
-      {
-        cause: error,
-      },
-    );
-  }
+  const index = fitted(
+    readJsonFile(indexPath),
+    shardIndex,
+    indexPath,
+    'an index of safetensors files',
+  );
+  const places = Object.entries(index.weight_map);
+  const shards = [...new Set(Object.values(index.weight_map))];
   // A shard is a file of this folder; an index that says otherwise is not to be followed.
-  const outside = shards.filter((shard) => shard.includes('/') || shard.includes('\\'));
-  if (outside.length > 0) {
+  const outside = shards.find((shard) => basename(shard) !== shard || shard.includes('\\'));
+  if (outside !== undefined) {
     throw new CheckpointError(
-      `${indexPath} names files outside its folder: ${outside.join(', ')}.`,
+      `${indexPath} names ${quoted(outside)}, which is outside its folder.`,
     );
   }
-  const missing = shards.filter((shard) => !existsSync(join(folder, shard)));
-  if (missing.length > 0) {
-    throw new CheckpointError(`${folder} lacks ${missing.join(', ')}, which its index names.`);
+  const missing = shards.find((shard) => !existsSync(join(folder, shard)));
+  if (missing !== undefined) {
+    throw new CheckpointError(`${folder} lacks ${printable(missing, 60)}, which its index names.`);
   }
-  return new Map(shards.flatMap((shard) => [...mx.loadSafetensors(join(folder, shard)).tensors]));
+  const read = new Map(
+    shards.map((shard) => [shard, mx.loadSafetensors(join(folder, shard)).tensors]),
+  );
+  const absent = places.find(([name, shard]) => !read.get(shard)!.has(name));
+  if (absent) {
+    throw new CheckpointError(
+      `${indexPath} says that ${printable(absent[1], 60)} holds ${quoted(absent[0])}, which it does not.`,
+    );
+  }
+  const tensors = new Map([...read.values()].flatMap((shard) => [...shard]));
+  const stored = [...read.values()].reduce((total, shard) => total + shard.size, 0);
+  if (stored > tensors.size) {
+    throw new CheckpointError(`${folder} has tensors of the same name in several files.`);
+  }
+  return tensors;
 }
 
 /**

@@ -6,12 +6,21 @@ import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import {
   CheckpointError,
   mx,
+  quoted,
+  systemReason,
   type Dtype,
-  type MappedFile,
   type MxArray,
 } from '@mlx-runners/mlx-core';
 
-const dtypes: readonly Dtype[] = ['float32', 'int8', 'int16', 'int32', 'float16', 'bfloat16'];
+// By their codes, with the bytes of an element.
+const dtypes: readonly (readonly [Dtype, number])[] = [
+  ['float32', 4],
+  ['int8', 1],
+  ['int16', 2],
+  ['int32', 4],
+  ['float16', 2],
+  ['bfloat16', 2],
+];
 const newestVersion = 6;
 // Names and shapes are short; a file that claims otherwise is no model.
 const longestString = 4096;
@@ -21,6 +30,10 @@ interface Variable {
   shape: number[];
   dtype: Dtype;
   offset: number;
+}
+
+function unreadable(path: string, cause: unknown): CheckpointError {
+  return new CheckpointError(`${path} can't be read: ${systemReason(cause)}.`, { cause });
 }
 
 /** Reads the small parts of a large file in order, without reading what lies between. */
@@ -35,9 +48,7 @@ class Cursor {
     try {
       this.#file = openSync(path, 'r');
     } catch (error) {
-      throw new CheckpointError(`${path} can't be read: ${(error as Error).message}`, {
-        cause: error,
-      });
+      throw unreadable(path, error);
     }
     this.#size = fstatSync(this.#file).size;
   }
@@ -89,17 +100,23 @@ class Cursor {
 function readVariable(cursor: Cursor): Variable {
   const name = cursor.string();
   const rank = cursor.u8();
-  if (rank > 8) throw cursor.fail(`${name} has ${rank} axes`);
+  if (rank > 8) throw cursor.fail(`${quoted(name)} has ${rank} axes`);
   const shape = Array.from({ length: rank }, () => cursor.u32());
   const code = cursor.u8();
   const bytes = cursor.u32();
   const offset = cursor.position;
   cursor.skip(bytes);
-  if (code >= dtypes.length) throw cursor.fail(`${name} has the unknown dtype ${code}`);
-  return { name, shape, dtype: dtypes[code], offset };
+  if (code >= dtypes.length) throw cursor.fail(`${quoted(name)} has the unknown dtype ${code}`);
+  const [dtype, itemSize] = dtypes[code];
+  const needed = shape.reduce((product, size) => product * size, itemSize);
+  if (bytes !== needed) {
+    const sizes = shape.join(', ');
+    throw cursor.fail(`${quoted(name)} has ${bytes} bytes, ${dtype}[${sizes}] needs ${needed}`);
+  }
+  return { name, shape, dtype, offset };
 }
 
-function readIndex(cursor: Cursor): { variables: Variable[]; aliases: Map<string, string> } {
+function readIndex(cursor: Cursor): Variable[] {
   const version = cursor.u32();
   if (version < 5 || version > newestVersion) {
     throw cursor.fail(`version ${version}; versions 5 and 6 are known`);
@@ -108,22 +125,26 @@ function readIndex(cursor: Cursor): { variables: Variable[]; aliases: Map<string
   cursor.u32(); // its revision
   const count = cursor.u32();
   if (count > 1_000_000) throw cursor.fail(`${count} variables`);
-  const variables: Variable[] = [];
-  for (let i = 0; i < count; i++) variables.push(readVariable(cursor));
-  const aliases = new Map<string, string>();
+  const variables = new Map<string, Variable>();
+  for (let i = 0; i < count; i++) {
+    const variable = readVariable(cursor);
+    if (variables.has(variable.name)) throw cursor.fail(`${quoted(variable.name)} comes twice`);
+    variables.set(variable.name, variable);
+  }
   const aliasCount = cursor.u32();
   if (aliasCount > count) throw cursor.fail(`${aliasCount} aliases of ${count} variables`);
   for (let i = 0; i < aliasCount; i++) {
-    const alias = cursor.string();
-    aliases.set(alias, cursor.string());
+    const [alias, name] = [cursor.string(), cursor.string()];
+    if (!variables.has(name)) throw cursor.fail(`${quoted(alias)} stands for nothing`);
   }
   if (!cursor.atEnd) throw cursor.fail('bytes are left over after the aliases');
-  return { variables, aliases };
+  return [...variables.values()];
 }
 
 /**
  * Reads all variables of a model.bin by their CTranslate2 names; aliases are left out, since each
- * names a variable that is there already.
+ * names a variable that is there already. On the CPU they lie in the file, which stays mapped while
+ * they live.
  *
  * @throws CheckpointError when the file can't be read or isn't such a model
  */
@@ -131,11 +152,14 @@ export function readCTranslate2(path: string): Map<string, MxArray> {
   const cursor = new Cursor(path);
   let variables: Variable[];
   try {
-    ({ variables } = readIndex(cursor));
+    variables = readIndex(cursor);
+  } catch (error) {
+    if (error instanceof CheckpointError) throw error;
+    throw unreadable(path, error);
   } finally {
     cursor.close();
   }
-  const file: MappedFile = mx.mapFile(path);
+  using file = mx.mapFile(path);
   return new Map(
     variables.map(({ name, shape, dtype, offset }) => [name, file.array(offset, shape, dtype)]),
   );

@@ -3,3 +3,4 @@ export { Conv1d, Embedding, LayerNorm, Linear, type Conv1dOptions } from './laye
 export { attention, mergeHeads, splitHeads, type AttentionOptions } from './attention.js';
 export { readCheckpoint, type Checkpoint, type CheckpointFormat } from './checkpoint.js';
 export { readCTranslate2 } from './ctranslate2.js';
+export { fitted, readJsonFile } from './json-file.js';

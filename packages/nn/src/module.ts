@@ -1,5 +1,5 @@
 /** Module: a tree of layers whose fields are named as in the checkpoint. */
-import { CheckpointError, MxArray, mx, type Dtype } from '@mlx-runners/mlx-core';
+import { CheckpointError, MxArray, mx, printable, type Dtype } from '@mlx-runners/mlx-core';
 
 /** Where a parameter lives: its dotted name, and the object and key that hold it. */
 export interface ParameterSlot {
@@ -50,7 +50,8 @@ export class Module {
    * Takes all parameters from a checkpoint, converted to `dtype` when one is given. The tensors
    * belong to the module afterwards.
    *
-   * @throws CheckpointError listing every missing, surplus and mis-shaped tensor; nothing is loaded
+   * @throws CheckpointError that counts missing, surplus and mis-shaped tensors and names the first of
+   *   each; nothing is loaded
    */
   load(tensors: ReadonlyMap<string, MxArray>, options: { dtype?: Dtype } = {}): void {
     const slots = this.parameterSlots();
@@ -80,14 +81,19 @@ function convert(tensor: MxArray, dtype: Dtype | undefined): MxArray {
   return converted;
 }
 
+/** Parameters are numbers to multiply with: integers in their place are packed or mistaken ones. */
+function isFloating({ dtype }: MxArray): boolean {
+  return /^b?float/.test(dtype);
+}
+
 function sameShape(a: readonly number[], b: readonly number[]): boolean {
   return a.length === b.length && a.every((size, axis) => size === b[axis]);
 }
 
 function listed(what: string, names: readonly string[]): string {
-  const shown = names.slice(0, 20).join(', ');
-  const rest = names.length > 20 ? ` … and ${names.length - 20} more` : '';
-  return `${names.length} ${what}: ${shown}${rest}`;
+  const shown = names.slice(0, 3).map((name) => printable(name, 120));
+  const rest = names.length > 3 ? ` … and ${names.length - 3} more` : '';
+  return `${names.length} ${what}: ${shown.join(', ')}${rest}`;
 }
 
 function checkTensors(
@@ -96,6 +102,7 @@ function checkTensors(
 ): void {
   const missing: string[] = [];
   const misshaped: string[] = [];
+  const integers: string[] = [];
   const known = new Set<string>();
   for (const { name, owner, key } of slots) {
     known.add(name);
@@ -104,17 +111,18 @@ function checkTensors(
     if (!tensor) missing.push(name);
     else if (!sameShape(tensor.shape, wanted)) {
       misshaped.push(`${name} [${tensor.shape.join(', ')}] instead of [${wanted.join(', ')}]`);
-    }
+    } else if (!isFloating(tensor)) integers.push(`${name} (${tensor.dtype})`);
   }
   const surplus = [...tensors.keys()].filter((name) => !known.has(name));
   const problems = [
     ...(missing.length > 0 ? [listed('missing', missing)] : []),
     ...(surplus.length > 0 ? [listed('surplus', surplus)] : []),
     ...(misshaped.length > 0 ? [listed('of another shape', misshaped)] : []),
+    ...(integers.length > 0 ? [listed('not floating-point', integers)] : []),
   ];
   if (problems.length > 0) {
     throw new CheckpointError(
-      `The checkpoint does not fit the model. Tensors ${problems.join('; ')}.`,
+      `The checkpoint does not fit the model. Tensors ${printable(problems.join('; '), 400)}.`,
     );
   }
 }

@@ -61,6 +61,17 @@ describe('Module', () => {
     expect(net.layers[0].norm.weight.max().itemSync()).toBe(0);
   });
 
+  it('refuses integers, and names of any length in a short message', () => {
+    const net = new Net();
+    const tensors = weights();
+    tensors.set('embed.weight', tensors.get('embed.weight')!.astype('int32'));
+    expect(() => net.load(tensors)).toThrow(
+      /Tensors 1 not floating-point: embed\.weight \(int32\)\./,
+    );
+    for (let i = 0; i < 9; i++) tensors.set(`${i}\n`.repeat(9999), mx.zeros([1]));
+    expect(() => net.load(tensors)).toThrow(/^[^\n]{100,500}$/);
+  });
+
   it('frees its parameters when disposed', () => {
     const before = mx.memory().arrays;
     const net = new Net();

@@ -1,4 +1,9 @@
 export {
+  cTranslate2Bytes,
+  type CTranslate2Options,
+  type CTranslate2Variable,
+} from './ctranslate2.js';
+export {
   fixtureNames,
   fixturePath,
   readJsonFixture,
@@ -21,6 +26,11 @@ export {
   type FixtureDtype,
   type FixtureTensor,
 } from './safetensors.js';
+export { byteMutations, type Mutation } from './fuzz/byte-mutations.js';
+export { fuzz, type Files, type FuzzSubject, type FuzzSummary, type Reading } from './fuzz/fuzz.js';
+export { inSafetensorsHeader, jsonMutations } from './fuzz/json-mutations.js';
+export { expectRefusal } from './fuzz/refusal.js';
+export { Random } from './random.js';
 export {
   pinkNoise,
   randomNumbers,

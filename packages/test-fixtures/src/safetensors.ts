@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import { readFileSync } from 'node:fs';
 
 /**
@@ -141,7 +142,7 @@ export class SafetensorsFile {
 export function readSafetensors(path: string): SafetensorsFile {
   const file = readFileSync(path);
   const { header, dataStart } = readHeader(path, file);
-  const { __metadata__: metadata = {}, ...entries } = header;
+  const { __metadata__: metadata, ...entries } = header;
   const stored = Object.entries(entries).map(([name, entry]) => storedTensor(path, name, entry));
   checkTiling(path, stored, file.length - dataStart);
 
@@ -151,7 +152,7 @@ export function readSafetensors(path: string): SafetensorsFile {
     const bytes = new Uint8Array(file.subarray(dataStart + begin, dataStart + end)).buffer;
     tensors.set(name, { dtype: dtype.name, shape, data: dtype.read(bytes) });
   }
-  return new SafetensorsFile(path, tensors, readMetadata(path, metadata));
+  return new SafetensorsFile(path, tensors, readMetadata(path, metadata ?? {}));
 }
 
 function readHeader(path: string, file: Buffer) {
@@ -159,6 +160,9 @@ function readHeader(path: string, file: Buffer) {
   const length = Number(file.readBigUInt64LE(0));
   if (length > file.length - 8) {
     throw new FixtureError(`${path} announces a header of ${length} bytes but has ${file.length}`);
+  }
+  if (!isUtf8(file.subarray(8, 8 + length))) {
+    throw new FixtureError(`The header of ${path} is not UTF-8`);
   }
   let header: unknown;
   try {
@@ -183,7 +187,10 @@ function storedTensor(path: string, name: string, entry: unknown): StoredTensor 
   if (!isRecord(entry)) throw new FixtureError(`${where} has no description`);
   const { dtype: dtypeName, shape, data_offsets: offsets } = entry;
   const dtype = typeof dtypeName === 'string' ? STORED_DTYPES[dtypeName] : undefined;
-  if (!dtype) throw new FixtureError(`${where} has the unknown dtype ${JSON.stringify(dtypeName)}`);
+  if (!dtype) {
+    const found = typeof dtypeName === 'string' ? `"${dtypeName}"` : `a ${typeof dtypeName}`;
+    throw new FixtureError(`${where} has the unknown dtype ${found}`);
+  }
   if (!isSizes(shape)) throw new FixtureError(`${where} has no valid shape`);
   if (!isSizes(offsets) || offsets.length !== 2) {
     throw new FixtureError(`${where} has no valid data_offsets`);

@@ -4,7 +4,7 @@
  * which the JavaScript one differs from in ByteFallback, Metaspace and ByteLevel with added tokens.
  */
 
-import { CheckpointError } from '@mlx-runners/mlx-core/errors';
+import { CheckpointError, quoted } from '@mlx-runners/mlx-core/errors';
 import { byteLevelBytes } from './byte-level.js';
 import type { Component } from './pre-tokenizer-parity.js';
 import { ReplaceDecoder } from './tokenizers-library.js';
@@ -44,8 +44,8 @@ export function createTokenDecoder(config: Component | null): TokenDecoder {
       });
     default:
       throw new CheckpointError(
-        `tokenizer.json has a decoder of type ${JSON.stringify(config.type)}; supported are ` +
-          'ByteLevel, ByteFallback, Fuse, Metaspace, Replace, Strip and sequences of them.',
+        `it has a decoder of type ${quoted(config.type)}; supported are ByteLevel, ` +
+          'ByteFallback, Fuse, Metaspace, Replace, Strip and sequences of them.',
       );
   }
 }

@@ -1,28 +1,15 @@
-import { CheckpointError } from '@mlx-runners/mlx-core/errors';
+import { CheckpointError, printable, systemReason } from '@mlx-runners/mlx-core/errors';
 import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { IncrementalDecoder, type DecodeOptions } from './incremental-decoder.js';
 import { withRustSplitting, type Component } from './pre-tokenizer-parity.js';
 import { createTokenDecoder } from './token-decoders.js';
+import { checkedTokenizerFile, isId, type TokenizerFile } from './tokenizer-file.js';
 import { LibraryTokenizer } from './tokenizers-library.js';
 
 export interface EncodeOptions {
   /** Run the file's post-processor, which adds start and end tokens. Default false. */
   addSpecialTokens?: boolean;
-}
-
-interface AddedToken {
-  id: number;
-  content: string;
-  special?: boolean;
-}
-
-/** The parts of a tokenizer.json that are read here; the library reads the rest. */
-interface TokenizerFile {
-  added_tokens: AddedToken[];
-  pre_tokenizer: Component | null;
-  decoder: Component | null;
-  model: { type?: string; vocab: Record<string, number> | [string, number][]; merges?: unknown };
 }
 
 /**
@@ -40,9 +27,11 @@ export class Tokenizer {
   /** The file's `decoder`, for IncrementalDecoder. */
   readonly decoderConfig: Component | null;
   private readonly library: LibraryTokenizer;
+  private readonly source: string;
 
-  private constructor(library: LibraryTokenizer, file: TokenizerFile) {
+  private constructor(library: LibraryTokenizer, file: TokenizerFile, source: string) {
     this.library = library;
+    this.source = source;
     this.decoderConfig = file.decoder;
     this.vocabSize = library.model.tokens_to_ids.size;
     this.specialIds = new Set(file.added_tokens.filter((t) => t.special).map((t) => t.id));
@@ -50,32 +39,35 @@ export class Tokenizer {
 
   /**
    * @param json the parsed content of a tokenizer.json
+   * @param source what messages call it
    * @throws CheckpointError when it is not one, or uses a component that is not supported
    */
-  static fromJson(json: unknown): Tokenizer {
-    const file = checkedFile(json);
-    createTokenDecoder(file.decoder);
-    try {
-      const config = {
-        normalizer: null,
-        post_processor: null,
-        ...file,
-        pre_tokenizer: file.pre_tokenizer && withRustSplitting(file.pre_tokenizer),
-      };
-      return new Tokenizer(new LibraryTokenizer(config, {}), file);
-    } catch (error) {
-      throw new CheckpointError(`Unusable tokenizer.json: ${(error as Error).message}`, {
-        cause: error,
-      });
-    }
+  static fromJson(json: unknown, source = 'tokenizer.json'): Tokenizer {
+    const file = checkedTokenizerFile(json, source);
+    checkDecoder(file.decoder, source);
+    const tokenizer = new Tokenizer(usableLibrary(file, source), file, source);
+    // What the post-processor adds has to be in the vocabulary, too.
+    tokenizer.encode('', { addSpecialTokens: true });
+    return tokenizer;
   }
 
   /**
    * Token ids of a text. Special tokens written out in the text are recognised, as in Python.
    * A lone surrogate counts as U+FFFD.
+   *
+   * @throws CheckpointError when the file has no id for a token that it uses
    */
   encode(text: string, { addSpecialTokens = false }: EncodeOptions = {}): number[] {
-    return this.library.encode(text, { add_special_tokens: addSpecialTokens }).ids;
+    let ids: number[];
+    try {
+      ({ ids } = this.library.encode(text, { add_special_tokens: addSpecialTokens }));
+    } catch (cause) {
+      throw new CheckpointError(`${this.source} can't encode this text: it is damaged.`, { cause });
+    }
+    if (!ids.every(isId)) {
+      throw new CheckpointError(`${this.source} uses a token that is not in its vocabulary.`);
+    }
+    return ids;
   }
 
   /**
@@ -113,58 +105,52 @@ export async function loadTokenizer(path: string): Promise<Tokenizer> {
   let text: string;
   try {
     text = await readFile(file, 'utf8');
-  } catch (error) {
-    throw new CheckpointError(`Can't read the tokenizer ${file}: ${(error as Error).message}`, {
-      cause: error,
-    });
+  } catch (cause) {
+    throw new CheckpointError(`${file} can't be read: ${systemReason(cause)}.`, { cause });
   }
   let json: unknown;
   try {
     json = JSON.parse(text);
-  } catch (error) {
-    throw new CheckpointError(`${file} is not JSON: ${(error as Error).message}`, { cause: error });
+  } catch (cause) {
+    throw new CheckpointError(`${file} is not JSON: ${printable((cause as Error).message)}`, {
+      cause,
+    });
   }
+  return Tokenizer.fromJson(json, file);
+}
+
+function checkDecoder(decoder: Component | null, source: string): void {
   try {
-    return Tokenizer.fromJson(json);
-  } catch (error) {
-    throw new CheckpointError(`${file}: ${(error as Error).message}`, { cause: error });
+    createTokenDecoder(decoder);
+  } catch (cause) {
+    const reason = cause instanceof CheckpointError ? cause.message : 'its decoder is damaged.';
+    throw new CheckpointError(`${source} is no usable tokenizer: ${reason}`, { cause });
   }
 }
 
-function checkedFile(json: unknown): TokenizerFile {
-  const wrong = (what: string) => new CheckpointError(`Unusable tokenizer.json: ${what}.`);
-  if (!isObject(json)) throw wrong('it is not an object');
-  const { model } = json;
-  if (!isObject(model) || typeof model.vocab !== 'object' || model.vocab === null) {
-    throw wrong('it has no model.vocab');
+/** The parts that the library fails on, besides the model. */
+const PARTS = ['normalizer', 'pre_tokenizer', 'post_processor'] as const;
+
+/** The library's messages are of its own workings: the part without which it works is named instead. */
+function usableLibrary(file: TokenizerFile, source: string): LibraryTokenizer {
+  try {
+    return newLibrary(file);
+  } catch (cause) {
+    const damaged = PARTS.find((part) => {
+      try {
+        return newLibrary({ ...file, [part]: null });
+      } catch {
+        return false;
+      }
+    });
+    throw new CheckpointError(
+      `${source} is no usable tokenizer: its ${damaged ?? 'model'} is damaged or of an unknown kind.`,
+      { cause },
+    );
   }
-  const file = {
-    ...json,
-    added_tokens: json.added_tokens ?? [],
-    pre_tokenizer: json.pre_tokenizer ?? null,
-    decoder: json.decoder ?? null,
-  } as unknown as TokenizerFile;
-  if (!Array.isArray(file.added_tokens) || !file.added_tokens.every(isAddedToken)) {
-    throw wrong('added_tokens must be a list of { id, content }');
-  }
-  if (!Array.isArray(model.vocab)) checkVocabulary(file.model, wrong);
-  return file;
 }
 
-/** The library would take wrong ids as they are. Merges are not looked up: that would cost half of the load time. */
-function checkVocabulary(model: TokenizerFile['model'], wrong: (what: string) => Error): void {
-  if (!Object.values(model.vocab).every(isId)) throw wrong('model.vocab has ids that are no ids');
-  if (model.type === 'BPE' && !Array.isArray(model.merges)) throw wrong('it has no model.merges');
-}
-
-function isAddedToken(value: unknown): value is AddedToken {
-  return isObject(value) && isId(value.id) && typeof value.content === 'string';
-}
-
-function isId(value: unknown): value is number {
-  return Number.isInteger(value) && (value as number) >= 0;
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+function newLibrary(file: TokenizerFile): LibraryTokenizer {
+  const preTokenizer = file.pre_tokenizer && withRustSplitting(file.pre_tokenizer);
+  return new LibraryTokenizer({ ...file, pre_tokenizer: preTokenizer, decoder: null }, {});
 }

@@ -1,4 +1,5 @@
 import { CheckpointError, DtypeError } from '@mlx-runners/mlx-core/errors';
+import { expectRefusal } from '@mlx-runners/test-fixtures';
 import { loadTokenizer, Tokenizer } from '@mlx-runners/text';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -87,6 +88,66 @@ describe('Tokenizer', () => {
     ['an unsupported decoder', { ...json, decoder: { type: 'CTC' } }],
   ])('refuses a tokenizer.json with %s', (_, broken) => {
     expect(() => Tokenizer.fromJson(broken)).toThrow(CheckpointError);
+  });
+
+  const sequence = (parts: unknown) => ({ type: 'Sequence', pretokenizers: parts });
+  const split = (pattern: unknown) => ({ type: 'Split', pattern, behavior: 'Isolated' });
+  const replace = { type: 'Replace', pattern: { String: 'a' }, content: 'aa' };
+  const repeat = Array(5000).fill({ Sequence: { id: 'A', type_id: 0 } });
+  const addsUnknown = [{ SpecialToken: { id: '<no such token>', type_id: 0 } }];
+  let deep: object = { type: 'Lowercase' };
+  for (let i = 0; i < 5000; i++) deep = { type: 'Sequence', normalizers: [deep] };
+
+  it.each([
+    ['model', /model of type "BPF"; known are BPE/, { model: { ...json.model, type: 'BPF' } }],
+    ['model', /every token an id/, { model: { ...json.model, vocab: { a: 2 ** 31 } } }],
+    ['model', /must be an object/, { model: { ...json.model, vocab: [['a', 0]] } }],
+    ['model', /its model is damaged/, { model: { ...json.model, merges: [{}] } }],
+    ['pre_tokenizer', /has no type/, { pre_tokenizer: 'ByteLevel' }],
+    ['pre_tokenizer', /has the pretokenizers an object/, { pre_tokenizer: sequence({}) }],
+    ['pre_tokenizer', /sequence without a list/, { pre_tokenizer: sequence(null) }],
+    ['pre_tokenizer', /part that is null/, { pre_tokenizer: sequence([null]) }],
+    ['pre_tokenizer', /lacks a pattern/, { pre_tokenizer: split(null) }],
+    ['pre_tokenizer', /has the pattern an object/, { pre_tokenizer: split({ Regexp: 'a' }) }],
+    ['pre_tokenizer', /its pre_tokenizer is damaged/, { pre_tokenizer: split({ Regex: '(' }) }],
+    [
+      'pre_tokenizer',
+      /more than one ByteLevel/,
+      { pre_tokenizer: sequence(Array(40).fill({ type: 'ByteLevel' })) },
+    ],
+    ['normalizer', /without end/, { normalizer: deep }],
+    [
+      'normalizer',
+      /200 parts|201 parts/,
+      { normalizer: { type: 'Sequence', normalizers: Array(200).fill(replace) } },
+    ],
+    ['decoder', /decoder of type "\\u001b/, { decoder: { type: '\u001b'.repeat(9999) } }],
+    ['decoder', /its decoder is damaged/, { decoder: { ...replace, pattern: { Regex: '[' } } }],
+    [
+      'post_processor',
+      /has the single a list of 5000/,
+      { post_processor: { type: 'TemplateProcessing', single: repeat } },
+    ],
+    [
+      'post_processor',
+      /uses a token that is not in its vocabulary/,
+      { post_processor: { type: 'TemplateProcessing', single: addsUnknown } },
+    ],
+  ])('says what is wrong with a damaged %s: %s', (_, message, changes) => {
+    let error: unknown;
+    try {
+      Tokenizer.fromJson({ ...json, ...changes }, '/a/tokenizer.json');
+    } catch (thrown) {
+      error = thrown;
+    }
+    expectRefusal(error, CheckpointError, '/a/tokenizer.json');
+    expect((error as Error).message).toMatch(message);
+  });
+
+  it('refuses a text for which the file has no ids', () => {
+    const unknown = { type: 'WordLevel', vocab: { a: 0 }, unk_token: '<unk>' };
+    const broken = Tokenizer.fromJson({ model: unknown });
+    expect(() => broken.encode('b')).toThrow(/uses a token that is not in its vocabulary/);
   });
 });
 
