@@ -32,6 +32,7 @@ export default defineConfig(
     '**/dist/',
     '**/.tsc-test/',
     '**/build/',
+    'runners/*/bundle/',
     '**/reports/',
     '**/coverage/',
     '.cache/',

@@ -16,6 +16,21 @@ const attempt = `
     console.log(error instanceof NativeError, error.message);
   }`;
 
+const needsGlibc = 'the library needs glibc 2.35 or newer (Debian 12, Ubuntu 22.04, Fedora 36)';
+
+/** A module that makes the process believe to be on another system. */
+function pretence(os: string, cpu: string, system: { release?: string; glibc?: string }): string {
+  const source = `
+    import os from 'node:os';
+    import { syncBuiltinESMExports } from 'node:module';
+    Object.defineProperty(process, 'platform', { value: '${os}' });
+    Object.defineProperty(process, 'arch', { value: '${cpu}' });
+    process.report.getReport = () => ({ header: { glibcVersionRuntime: ${JSON.stringify(system.glibc)} } });
+    os.release = () => '${system.release ?? '6.1'}';
+    syncBuiltinESMExports();`;
+  return `data:text/javascript,${encodeURIComponent(source)}`;
+}
+
 describe('MLX_RUNNERS_NATIVE', () => {
   test('names the folder, or the library itself', async () => {
     for (const native of [nativeFolder, join(nativeFolder, file)]) {
@@ -61,10 +76,42 @@ describe('without it', () => {
       ),
       `- the workspace's build: there is no ${join(program.folder, 'build', 'native', file)}`,
     ]);
-    expect(solutions).toContain('npx nx run mlx-core:build-native');
-    expect(solutions).toContain(`npm install @mlx-runners/mlx-core-${platform}`);
-    expect(solutions).toContain('MLX_RUNNERS_NATIVE');
-    if (process.platform === 'linux') expect(solutions).toContain('glibc');
+    expect(solutions.trimEnd().split('\n')).toEqual([
+      expect.stringMatching(
+        /^- install with optional dependencies: npm install --include=optional/,
+      ),
+      expect.stringMatching(
+        /^- in a program that was bundled: make @mlx-runners\/mlx-core external,/,
+      ),
+      '- in a clone of mlx-runners: npx nx run mlx-core:build-native',
+      `- point MLX_RUNNERS_NATIVE at a folder with ${file} and its libraries`,
+    ]);
+  });
+
+  test.each([
+    [
+      'win32',
+      'x64',
+      {},
+      'there are libraries for darwin-arm64, linux-arm64, linux-x64 only; on Windows use WSL 2',
+    ],
+    ['freebsd', 'x64', {}, 'there are libraries for darwin-arm64, linux-arm64, linux-x64 only'],
+    [
+      'darwin',
+      'x64',
+      {},
+      'MLX needs Apple silicon. On such a Mac this is the Intel version of Node: install the arm64 one',
+    ],
+    ['darwin', 'arm64', { release: '22.6.0' }, 'the library needs macOS 14 or newer'],
+    ['linux', 'x64', { glibc: '2.31' }, `this system has glibc 2.31; ${needsGlibc}`],
+    ['linux', 'arm64', {}, `this system has musl instead of glibc, as Alpine does; ${needsGlibc}`],
+  ])('on %s %s (%o) it says first why none fits', async (os, cpu, system, reason) => {
+    const nodeArgs = ['--import', pretence(os, cpu, system)];
+    const { stdout } = await program.run(attempt, { native: null, nodeArgs });
+    expect(stdout).toMatch(`The native library of mlx-core for ${os}-${cpu} can't be loaded.`);
+    const [, solutions] = stdout.split('Possible solutions:\n');
+    expect(solutions.split('\n')[0]).toBe(`- ${reason}`);
+    expect(solutions).not.toContain('npm install');
   });
 
   test('the platform’s package is found, and a broken one is named', async () => {

@@ -1,5 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
+import { isNativeBuildCurrent } from '../../../packages/mlx-core/scripts/build-stamp.mjs';
 import { prepareWorkspace } from './prepare.mjs';
 import { runNx } from './run-nx.mjs';
 import { workspaceRoot } from './workspace.mjs';
@@ -15,7 +16,9 @@ const SAMPLE = join(workspaceRoot, 'packages/test-fixtures/speech/jfk.wav');
 export function start(args) {
   prepareWorkspace();
   const targets = ['run-many', '--targets=build,build-native', '--projects=whisper,mlx-core'];
-  const built = runNx([...targets, '--output-style=stream', '--skip-sync'], { stdout: 2 });
+  // A long build shows how far it is; otherwise Nx would repeat what builds in its cache once printed.
+  const style = isNativeBuildCurrent() ? 'static-failures-only' : 'stream';
+  const built = runNx([...targets, `--output-style=${style}`, '--skip-sync'], { stdout: 2 });
   if (built !== 0) return built;
   const { status } = spawnSync(
     process.execPath,

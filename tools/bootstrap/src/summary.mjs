@@ -2,7 +2,11 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 /** Where the targets that run tests leave vitest's JSON report, in their project's folder. */
-export const REPORTS = { test: 'reports/tests.json', 'test-model': 'reports/test-model.json' };
+export const REPORTS = {
+  test: 'reports/tests.json',
+  'test-native': 'reports/test-native.json',
+  'test-model': 'reports/test-model.json',
+};
 
 /**
  * @typedef {import('../../nx-plugin/src/task-results.mjs').TaskResult} TaskResult

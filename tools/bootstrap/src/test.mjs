@@ -8,7 +8,7 @@ import { workspaceRoot } from './workspace.mjs';
 
 const TARGETS = [
   ...['build-native', 'build', 'typecheck', 'lint', 'format-check', 'file-size', 'committed-text'],
-  ...['sync-check', 'test', 'test-model', 'export-check'],
+  ...['sync-check', 'knip', 'publint', 'test', 'test-native', 'test-model', 'export-check'],
 ];
 
 /**

@@ -1,9 +1,10 @@
 import { existsSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, posix } from 'node:path';
 
 /**
  * The targets of a runner. One entry is one target:
- * - `command`: what runs in the runner's folder, with the caller's further arguments behind it;
+ * - `command`: what runs in the runner's folder, with the caller's further arguments behind it; `{root}` is the
+ *   workspace;
  * - `description`: what `nx show project` says about it;
  * - `example`: arguments worth trying;
  * - `needs`: a file or folder without which the runner does not have this target;
@@ -22,6 +23,11 @@ const RUNNER_TARGETS = {
     command: 'node dist/cli.js',
     description: 'Runs the command line. Relative paths are those of the folder you are in.',
     example: ['--help'],
+  },
+  bundle: {
+    command: 'node {root}/tools/packaging/bundle.mjs',
+    description: 'Makes the folder bundle/, which runs wherever it is moved to.',
+    example: ['--out', 'FOLDER'],
   },
   golden: {
     command: 'node dist/cli.js golden',
@@ -76,7 +82,10 @@ function configuration(
   const project = root.slice(root.lastIndexOf('/') + 1);
   return {
     executor: 'nx:run-commands',
-    options: { command, cwd: '{projectRoot}' },
+    options: {
+      command: command.replace('{root}', posix.relative(root, '.')),
+      cwd: '{projectRoot}',
+    },
     cache: false,
     dependsOn,
     metadata: {

@@ -27,9 +27,9 @@ async function inferredProjects(...configFiles) {
   return Object.assign({}, ...results.map(([, { projects }]) => projects));
 }
 
-test('every runner has run, golden and bench, none of them cached', async () => {
+test('every runner has run, bundle, golden and bench, none of them cached', async () => {
   const targets = await targetsOf();
-  expect(Object.keys(targets)).toEqual(['run', 'golden', 'bench']);
+  expect(Object.keys(targets)).toEqual(['run', 'bundle', 'golden', 'bench']);
   for (const target of Object.values(targets)) {
     expect(target.cache).toBe(false);
     expect(target.dependsOn).toEqual(['build', '^build-native']);
@@ -39,6 +39,7 @@ test('every runner has run, golden and bench, none of them cached', async () => 
     command: 'node dist/cli.js golden',
     cwd: '{projectRoot}',
   });
+  expect(targets.bundle.options.command).toBe('node ../../tools/packaging/bundle.mjs');
 });
 
 test('export and export-check come with src/export.ts', async () => {
@@ -53,6 +54,13 @@ test('test-model comes with the folder of its tests', async () => {
     cache: false,
     dependsOn: ['build', '^build-native'],
   });
+});
+
+test('fuzz comes with test/fuzz.test.ts, in packages as well, and is not cached', async () => {
+  const projects = await inferredProjects('packages/demo/test/fuzz.test.ts');
+  const { fuzz } = projects['packages/demo'].targets;
+  expect(fuzz.options).toEqual({ command: 'vitest run --mode fuzz', cwd: '{projectRoot}' });
+  expect(fuzz.cache).toBe(false);
 });
 
 test('a runner.json that was installed or built makes no project', async () => {

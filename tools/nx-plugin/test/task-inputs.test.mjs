@@ -31,6 +31,15 @@ describe('the hash of a runner’s tests', () => {
   });
 });
 
+test('the native build depends on no TypeScript, and nothing on what it made', () => {
+  const inputsOf = (task) =>
+    JSON.parse(nx(workspaceRoot, 'show', 'target', 'inputs', task, '--json').stdout).files;
+  const native = inputsOf('mlx-core:build-native');
+  expect(native).toContain('packages/mlx-core/CMakeLists.txt');
+  expect(native.filter((file) => file.endsWith('.ts'))).toEqual([]);
+  expect(inputsOf('mlx-core:test').filter((file) => /\.(node|so|dylib)$/.test(file))).toEqual([]);
+});
+
 describe('nx affected', () => {
   const affectedBy = (file) => {
     const { stdout, output } = nx(
