@@ -40,6 +40,7 @@ function filesBelow(/** @type {string} */ path) {
   if (statSync(absolute).isFile()) return [path];
   return readdirSync(absolute, { recursive: true, encoding: 'utf8' })
     .map((file) => `${path}/${file}`)
-    .filter((file) => statSync(join(packageRoot, file)).isFile() && !file.endsWith('.md'))
+    .filter((file) => !file.startsWith('native/test/') && !file.endsWith('.md'))
+    .filter((file) => statSync(join(packageRoot, file)).isFile())
     .sort();
 }

@@ -2,6 +2,7 @@
 import { describe, typedError } from './call.js';
 import { dtypeNames, itemSizes, viewOf, type Dtype, type TypedArray } from './dtype.js';
 import { DisposedError, ShapeError } from './errors.js';
+import { withGarbageCollected } from './memory.js';
 import { native } from './native.js';
 import { disown } from './scope.js';
 
@@ -63,11 +64,13 @@ export class MxArray {
   /**
    * Computes the array on a native thread and copies its elements out, in row-major order.
    * float16 and bfloat16 come as Float32Array, int64 as BigInt64Array, booleans as Uint8Array.
+   *
+   * @throws MemoryError when the values don't fit into memory
    */
   async data(): Promise<TypedArray> {
     const { dtype } = this.#describe('data()');
     try {
-      return viewOf(dtype, await native().read(this.#id));
+      return viewOf(dtype, await withGarbageCollected(() => native().read(this.#id)));
     } catch (error) {
       throw typedError(error, 'data()');
     }

@@ -5,7 +5,14 @@
  */
 import { MxArray } from './array.js';
 import { dtypeNumber } from './dtype.js';
-import { DisposedError, DtypeError, MlxRunnersError, NativeError, ShapeError } from './errors.js';
+import {
+  DisposedError,
+  DtypeError,
+  MemoryError,
+  MlxRunnersError,
+  NativeError,
+  ShapeError,
+} from './errors.js';
 import { native, type OpParam, type OpRow } from './native.js';
 import { adopt, tracking } from './scope.js';
 
@@ -215,6 +222,8 @@ export function typedError(error: unknown, context: string): unknown {
       return new DtypeError(message, cause);
     case 'DISPOSED':
       return new DisposedError(message, cause);
+    case 'MEMORY':
+      return new MemoryError(message, cause);
     default:
       return new NativeError(message, cause);
   }
@@ -262,7 +271,12 @@ export function bind<F extends (...args: never[]) => MxArray | MxArray[]>(name: 
 /** Shape and dtype number of an array, from the addon. @internal */
 export function describe(id: number): { dtype: number; shape: number[] } {
   const { numbers, resultsAt } = table().exchange;
-  const axes = native().describe(id);
+  let axes: number;
+  try {
+    axes = native().describe(id);
+  } catch (error) {
+    throw typedError(error, 'an array');
+  }
   return {
     dtype: numbers[resultsAt],
     shape: Array.from(numbers.subarray(resultsAt + 2, resultsAt + 2 + axes)),

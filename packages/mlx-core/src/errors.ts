@@ -5,6 +5,8 @@
  * This file loads nothing native, so that libraries and command lines can import it for free.
  */
 
+import { getSystemErrorMap } from 'node:util';
+
 export type ErrorCode =
   | 'SHAPE'
   | 'DTYPE'
@@ -13,8 +15,10 @@ export type ErrorCode =
   | 'PROGRAM'
   | 'AUDIO'
   | 'HUB'
+  | 'FILE'
   | 'USAGE'
   | 'NATIVE'
+  | 'MEMORY'
   | 'ABORTED';
 
 export class MlxRunnersError extends Error {
@@ -76,6 +80,13 @@ export class HubError extends MlxRunnersError {
   }
 }
 
+/** A file that can't be written. */
+export class FileError extends MlxRunnersError {
+  constructor(message: string, options?: ErrorOptions) {
+    super('FILE', message, options);
+  }
+}
+
 /** Options or arguments that make no sense; command lines exit with 2. */
 export class UsageError extends MlxRunnersError {
   constructor(message: string, options?: ErrorOptions) {
@@ -90,6 +101,16 @@ export class NativeError extends MlxRunnersError {
   }
 }
 
+/**
+ * Arrays would take more memory than the process may use for them (`mx.setMemoryLimit`). Nothing is
+ * lost: once arrays are freed, the same call works.
+ */
+export class MemoryError extends MlxRunnersError {
+  constructor(message: string, options?: ErrorOptions) {
+    super('MEMORY', message, options);
+  }
+}
+
 /** The caller's AbortSignal fired. */
 export class AbortedError extends MlxRunnersError {
   constructor(message = 'The operation was aborted.', options?: ErrorOptions) {
@@ -100,4 +121,51 @@ export class AbortedError extends MlxRunnersError {
 /** @throws AbortedError when the signal has fired; its reason is the cause */
 export function throwIfAborted(signal: AbortSignal | undefined): void {
   if (signal?.aborted) throw new AbortedError(undefined, { cause: signal.reason });
+}
+
+const systemReasons: Readonly<Record<string, string | undefined>> = {
+  ENOENT: 'there is no such file',
+  EISDIR: 'it is a folder',
+  ENOTDIR: 'a part of its path is not a folder',
+  EACCES: 'permission denied',
+  EPERM: 'permission denied',
+  EROFS: 'the file system is read-only',
+  ENOSPC: 'the disk is full',
+  EDQUOT: 'the disk quota is used up',
+  EFBIG: 'it would be larger than the system allows',
+};
+
+/** Why the system refused to read or write a file, without its path: `there is no such file`. */
+export function systemReason(error: unknown): string {
+  const { code, errno, message } = error as NodeJS.ErrnoException;
+  const known = code === undefined ? undefined : systemReasons[code];
+  const [, description] = getSystemErrorMap().get(errno ?? 0) ?? [];
+  return known ?? (description === undefined ? message : `${description} (${code})`);
+}
+
+// Names and values in files can be of any length, and hold what a terminal would obey.
+const unprintable = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
+
+/** A text out of a file, fit for a message: one line of at most `longest` characters, escaped. */
+export function printable(text: string, longest = 150): string {
+  const escaped = text.slice(0, longest + 1).replace(unprintable, (character) => {
+    return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
+  });
+  return escaped.length > longest ? `${escaped.slice(0, longest)}…` : escaped;
+}
+
+/** A value out of a file, fit for a message: short, texts in quotes. */
+export function quoted(value: unknown): string {
+  if (typeof value === 'string') return `"${printable(value, 60)}"`;
+  if (Array.isArray(value)) return `a list of ${value.length}`;
+  switch (typeof value) {
+    case 'number':
+    case 'boolean':
+    case 'bigint':
+      return String(value);
+    case 'undefined':
+      return 'nothing';
+    default:
+      return value === null ? 'null' : `${typeof value === 'object' ? 'an' : 'a'} ${typeof value}`;
+  }
 }

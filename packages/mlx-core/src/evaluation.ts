@@ -2,7 +2,8 @@
 import { MxArray } from './array.js';
 import { shown, typedError } from './call.js';
 import { DtypeError, UsageError } from './errors.js';
-import { native, type BuildInfo, type MemoryUsage } from './native.js';
+import { withGarbageCollected } from './memory.js';
+import { native, type BuildInfo, type EvaluationCounts } from './native.js';
 
 export type Device = 'cpu' | 'gpu';
 
@@ -13,10 +14,14 @@ function idsOf(use: string, arrays: readonly unknown[]): Float64Array {
   });
 }
 
-/** Computes arrays on a native thread; resolves when all values are there. */
+/**
+ * Computes arrays on a native thread; resolves when all values are there.
+ *
+ * @throws MemoryError when the results don't fit into memory
+ */
 async function evaluate(...arrays: MxArray[]): Promise<void> {
   try {
-    await native().evaluate(idsOf('eval()', arrays));
+    await withGarbageCollected(() => native().evaluate(idsOf('eval()', arrays)));
   } catch (error) {
     throw typedError(error, 'eval()');
   }
@@ -31,21 +36,6 @@ export function evalSync(...arrays: MxArray[]): void {
   } catch (error) {
     throw typedError(error, 'evalSync()');
   }
-}
-
-/** Bytes and live arrays of this process and thread. */
-export function memory(): MemoryUsage {
-  return native().memory();
-}
-
-/** Starts `memory().peak` anew. */
-export function resetPeakMemory(): void {
-  native().resetPeakMemory();
-}
-
-/** Gives buffers that MLX keeps for reuse back to the system. */
-export function clearCache(): void {
-  native().clearCache();
 }
 
 /**
@@ -76,6 +66,11 @@ export function setThreads(count: number): void {
     );
   }
   native().useThreads(count);
+}
+
+/** The evaluations of all threads of this process, those off the event loop (`eval`, `data`, `item`). */
+export function evaluations(): EvaluationCounts {
+  return native().evaluations();
 }
 
 /** Versions and features of the loaded native library. */

@@ -1,14 +1,20 @@
-/** Files whose tensors become arrays straight from the page cache. */
+/** Files mapped into memory, whose tensors become arrays without being copied. */
 import { MxArray } from './array.js';
 import { shown, typedError } from './call.js';
 import { dtypeNumber, type Dtype } from './dtype.js';
-import { CheckpointError, DtypeError, UsageError } from './errors.js';
+import { CheckpointError, DisposedError, DtypeError, UsageError } from './errors.js';
 import { native, type MappedFileHandle } from './native.js';
 import { adopt, tracking } from './scope.js';
 
+/**
+ * A file whose bytes are part of the process's memory, shared by all threads that map it. On the CPU
+ * its arrays lie in the file itself and keep it mapped while they live, also when the file is removed
+ * or replaced meanwhile. It must not be shortened or written to in place: reading what is no longer
+ * there ends the process.
+ */
 export class MappedFile {
   readonly path: string;
-  readonly #handle: MappedFileHandle;
+  #handle: MappedFileHandle | undefined;
 
   /** @throws CheckpointError when the file can't be opened */
   constructor(path: string) {
@@ -31,6 +37,7 @@ export class MappedFile {
   array(byteOffset: number, shape: readonly number[], dtype: Dtype): MxArray {
     const number = dtypeNumber(dtype);
     if (number === undefined) throw new DtypeError(`There is no dtype ${shown(dtype)}.`);
+    if (!this.#handle) throw new DisposedError(`${this.path}: this mapped file was disposed.`);
     try {
       return adopt(
         new MxArray(native().mappedArray(this.#handle, byteOffset, number, shape, tracking())),
@@ -39,6 +46,16 @@ export class MappedFile {
       const context = `${this.path}, ${dtype}[${shape.join(', ')}] at byte ${byteOffset}`;
       throw new CheckpointError((typedError(error, context) as Error).message, { cause: error });
     }
+  }
+
+  /** Takes no more arrays from the file. It stays mapped while any that were taken live. */
+  dispose(): void {
+    if (this.#handle) native().unmapFile(this.#handle);
+    this.#handle = undefined;
+  }
+
+  [Symbol.dispose](): void {
+    this.dispose();
   }
 }
 

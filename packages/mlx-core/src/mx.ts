@@ -3,16 +3,15 @@ export { array, fromBytes, type NestedNumbers } from './creation.js';
 export * from './ops.generated.js';
 export {
   buildInfo,
-  clearCache,
   device,
   eval,
   evalSync,
-  memory,
-  resetPeakMemory,
+  evaluations,
   setDevice,
   setThreads,
   type Device,
 } from './evaluation.js';
+export { clearCache, memory, resetPeakMemory, setMemoryLimit } from './memory.js';
 export { mapFile } from './mapped-file.js';
 export { loadSafetensors, saveSafetensors, type Safetensors } from './safetensors.js';
 export { keep, tidy } from './scope.js';

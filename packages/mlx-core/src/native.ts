@@ -1,9 +1,5 @@
-/** The addon: what it exports, where it is looked for, and the one error when it is nowhere. */
-import { existsSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { dirname, join, resolve } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { NativeError } from './errors.js';
+/** The addon: what it exports. */
+import { loadAddon } from './native-loader.js';
 
 export interface OpParam {
   name: string;
@@ -22,14 +18,29 @@ export interface OpRow {
 }
 
 export interface MemoryUsage {
-  /** Bytes in live buffers of MLX's allocator. */
+  /** Bytes in live buffers of MLX's allocator. Files mapped into memory are not among them. */
   active: number;
   /** The largest `active` since the start or `resetPeakMemory()`, in bytes. */
   peak: number;
   /** Bytes of freed buffers that the allocator keeps for reuse. */
   cache: number;
+  /** The most that `active` may become, in bytes: see `setMemoryLimit`. */
+  limit: number;
+  /** Bytes of the files that are mapped into memory; the system may drop and reread them. */
+  mapped: number;
   /** Arrays of this thread that JavaScript still holds. */
   arrays: number;
+}
+
+export interface EvaluationCounts {
+  /** Evaluations that run now, each on a native thread of its own. */
+  running: number;
+  /** Evaluations that wait for a thread, or for an earlier one of their JavaScript thread. */
+  waiting: number;
+  /** The most that ever ran at once. */
+  peak: number;
+  /** The most that may run at once. */
+  limit: number;
 }
 
 export interface BuildInfo {
@@ -73,79 +84,25 @@ export interface Native {
     shape: readonly number[],
     tracked: boolean,
   ): number;
+  unmapFile(file: MappedFileHandle): void;
   memory(): MemoryUsage;
+  setMemoryLimit(bytes: number): void;
+  collectGarbage(): void;
   resetPeakMemory(): void;
   clearCache(): void;
   useGpu(gpu: boolean): void;
   onGpu(): boolean;
   useThreads(count: number): void;
+  evaluations(): EvaluationCounts;
   buildInfo(): BuildInfo;
   /** Waits for what is being evaluated; nothing can be evaluated afterwards. */
   finish(): void;
-}
-
-const file = 'mlx_core.node';
-const platform = `${process.platform}-${process.arch}`;
-const require = createRequire(import.meta.url);
-
-interface Place {
-  where: string;
-  path: () => string;
-}
-
-/** The places where the addon may be, in the order in which they are tried. */
-function places(): Place[] {
-  // Whoever names a place means that one: another library in its stead would go unnoticed.
-  const own = process.env.MLX_RUNNERS_NATIVE;
-  if (own) {
-    const path = resolve(own.endsWith('.node') ? own : join(own, file));
-    return [{ where: 'MLX_RUNNERS_NATIVE', path: () => path }];
-  }
-  const here = dirname(fileURLToPath(import.meta.url));
-  return [
-    { where: 'beside the running file', path: () => join(here, file) },
-    { where: 'beside the running file', path: () => join(here, 'native', file) },
-    {
-      where: `the package @mlx-runners/mlx-core-${platform}`,
-      path: () => require.resolve(`@mlx-runners/mlx-core-${platform}/${file}`),
-    },
-    { where: "the workspace's build", path: () => join(here, '..', 'build', 'native', file) },
-  ];
-}
-
-function remedies(): string {
-  const lines = [
-    `- in the workspace: npx nx run mlx-core:build-native`,
-    `- elsewhere: npm install @mlx-runners/mlx-core-${platform} (needs optional dependencies: no --omit=optional)`,
-    `- or point MLX_RUNNERS_NATIVE at a folder with ${file} and its libraries`,
-  ];
-  if (process.platform === 'linux') {
-    lines.push('- the prebuilt libraries need glibc 2.35 or newer (not musl)');
-  }
-  return lines.join('\n');
 }
 
 function opened(addon: Native): Native {
   // process.exit() destroys what libmlx computes with, whether or not it is in use.
   process.once('exit', () => addon.finish());
   return addon;
-}
-
-function load(): Native {
-  const failures: string[] = [];
-  for (const { where, path } of places()) {
-    try {
-      const found = path();
-      if (existsSync(found)) return opened(require(found) as Native);
-      failures.push(`- ${where}: there is no ${found}`);
-    } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
-      failures.push(`- ${where}: ${reason.split('\n')[0]}`);
-    }
-  }
-  throw new NativeError(
-    `The native library of mlx-core for ${platform} can't be loaded.\nTried:\n${failures.join('\n')}\nPossible solutions:\n${remedies()}`,
-  );
 }
 
 let loaded: Native | undefined;
@@ -156,5 +113,5 @@ let loaded: Native | undefined;
  * @throws NativeError naming each place tried and the remedies for this platform
  */
 export function native(): Native {
-  return (loaded ??= load());
+  return (loaded ??= opened(loadAddon() as Native));
 }

@@ -2,14 +2,22 @@
  * The safetensors format: u64 header length, JSON header, then the tensors' bytes.
  * Source: the format description in the README of huggingface/safetensors.
  */
-import { closeSync, fstatSync, openSync, readSync, renameSync, rmSync, writeSync } from 'node:fs';
-import { threadId } from 'node:worker_threads';
+import { isUtf8 } from 'node:buffer';
+import { closeSync, fstatSync, openSync, readSync, writeSync } from 'node:fs';
 import { MxArray } from './array.js';
 import { shown, typedError } from './call.js';
 import { dtypeNames, itemSizes, type Dtype } from './dtype.js';
-import { CheckpointError, DtypeError, UsageError } from './errors.js';
+import {
+  CheckpointError,
+  DtypeError,
+  printable,
+  quoted,
+  systemReason,
+  UsageError,
+} from './errors.js';
 import { mapFile } from './mapped-file.js';
 import { native } from './native.js';
+import { writeWholeFileSync } from './whole-file.js';
 
 const names: Readonly<Record<Dtype, string>> = {
   bool_: 'BOOL',
@@ -40,10 +48,14 @@ interface Entry {
   dtype: Dtype;
   shape: number[];
   start: number;
+  end: number;
 }
 
 // The limit of the reference implementation.
 const largestHeader = 100_000_000;
+
+// As many as NumPy's arrays can have; MLX sets no limit.
+const mostAxes = 64;
 
 function readHeader(path: string): { header: unknown; dataAt: number; size: number } {
   const file = openSync(path, 'r');
@@ -62,10 +74,11 @@ function readHeader(path: string): { header: unknown; dataAt: number; size: numb
     const text = Buffer.alloc(length);
     const got = readSync(file, text, 0, length, 8);
     if (got < length) throw new CheckpointError(`${path} changed while it was read.`);
+    if (!isUtf8(text)) throw new CheckpointError(`${path}: its header is not UTF-8.`);
     return { header: JSON.parse(text.toString('utf8')) as unknown, dataAt: 8 + length, size };
   } catch (error) {
     if (error instanceof SyntaxError) {
-      throw new CheckpointError(`${path}: its header is not JSON (${error.message}).`);
+      throw new CheckpointError(`${path}: its header is not JSON (${printable(error.message)}).`);
     }
     throw error;
   } finally {
@@ -83,15 +96,16 @@ function isSizes(value: unknown): value is number[] {
 
 function readEntry(path: string, name: string, entry: unknown, dataBytes: number): Entry {
   const bad = (why: string): CheckpointError =>
-    new CheckpointError(`${path}: tensor ${JSON.stringify(name)} ${why}.`);
+    new CheckpointError(`${path}: tensor ${quoted(name)} ${why}.`);
   if (!isObject(entry)) throw bad('has no description');
   const { dtype: dtypeName, shape, data_offsets: offsets } = entry;
   const dtype = dtypes.get(dtypeName);
   if (!dtype) {
     const known = Object.values(names).join(', ');
-    throw bad(`has the dtype ${JSON.stringify(dtypeName)}; known are ${known}`);
+    throw bad(`has the dtype ${quoted(dtypeName)}; known are ${known}`);
   }
   if (!isSizes(shape)) throw bad('has no valid shape');
+  if (shape.length > mostAxes) throw bad(`has ${shape.length} axes; ${mostAxes} are read`);
   if (!isSizes(offsets) || offsets.length !== 2) throw bad('has no valid data_offsets');
   const [start, end] = offsets;
   if (start > end || end > dataBytes) {
@@ -99,19 +113,43 @@ function readEntry(path: string, name: string, entry: unknown, dataBytes: number
   }
   const needed = shape.reduce((product, size) => product * size, itemSizes[dtype]);
   if (end - start !== needed) {
-    throw bad(`has ${end - start} bytes, but ${dtype}[${shape.join(', ')}] needs ${needed}`);
+    const sizes = printable(shape.join(', '));
+    throw bad(`has ${end - start} bytes, but ${dtype}[${sizes}] needs ${needed}`);
   }
-  return { name, dtype, shape, start };
+  return { name, dtype, shape, start, end };
 }
 
-function readMetadata(header: Record<string, unknown>): Record<string, string> {
-  const metadata = header[metadataKey];
-  if (!isObject(metadata)) return {};
-  return Object.fromEntries(Object.entries(metadata).map(([key, value]) => [key, String(value)]));
+/** Every byte belongs to one tensor. A file with holes is damaged, or hides something. */
+function checkTiling(path: string, entries: readonly Entry[], dataBytes: number): void {
+  let next = 0;
+  for (const { name, start, end } of entries.toSorted(
+    (a, b) => a.start - b.start || a.end - b.end,
+  )) {
+    if (start !== next) {
+      throw new CheckpointError(
+        `${path}: tensor ${quoted(name)} starts at byte ${start} of the data, not at ${next}, where the one before it ends.`,
+      );
+    }
+    next = end;
+  }
+  if (next !== dataBytes) {
+    throw new CheckpointError(
+      `${path} has ${dataBytes} bytes of data; its tensors end at ${next}.`,
+    );
+  }
+}
+
+function readMetadata(path: string, header: Record<string, unknown>): Record<string, string> {
+  const metadata = header[metadataKey] ?? {};
+  if (!isObject(metadata) || !Object.values(metadata).every((each) => typeof each === 'string')) {
+    throw new CheckpointError(`${path}: its ${metadataKey} has to be an object of texts.`);
+  }
+  return metadata as Record<string, string>;
 }
 
 /**
- * Reads all tensors of a file.
+ * Reads all tensors of a file. As strict as the reference implementation: tensors lie one behind
+ * the other without holes or overlaps, metadata are texts.
  *
  * @throws CheckpointError when the file can't be read or isn't what it says
  */
@@ -121,7 +159,7 @@ export function loadSafetensors(path: string): Safetensors {
     opened = readHeader(path);
   } catch (error) {
     if (error instanceof CheckpointError) throw error;
-    throw new CheckpointError(`${path} can't be read: ${(error as Error).message}`, {
+    throw new CheckpointError(`${path} can't be read: ${systemReason(error)}.`, {
       cause: error,
     });
   }
@@ -130,14 +168,16 @@ export function loadSafetensors(path: string): Safetensors {
   const entries = Object.entries(header)
     .filter(([name]) => name !== metadataKey)
     .map(([name, entry]) => readEntry(path, name, entry, size - dataAt));
-  const file = mapFile(path);
+  checkTiling(path, entries, size - dataAt);
+  const metadata = readMetadata(path, header);
+  using file = mapFile(path);
   const tensors = new Map(
     entries.map(({ name, dtype, shape, start }) => [
       name,
       file.array(dataAt + start, shape, dtype),
     ]),
   );
-  return { tensors, metadata: readMetadata(header) };
+  return { tensors, metadata };
 }
 
 function headerOf(
@@ -179,16 +219,10 @@ function checkTensors(path: string, tensors: readonly (readonly [string, unknown
   }
 }
 
-function asCheckpointError(error: unknown, path: string): unknown {
-  const isSystemError = error instanceof Error && 'syscall' in error;
-  if (!isSystemError) return typedError(error, `writing ${path}`);
-  return new CheckpointError(`${path} can't be written: ${error.message}`, { cause: error });
-}
-
 /**
  * Writes tensors to a file, which appears under its name only when it is complete.
  *
- * @throws CheckpointError when the file can't be written
+ * @throws FileError when the file can't be written
  */
 export function saveSafetensors(
   path: string,
@@ -200,20 +234,14 @@ export function saveSafetensors(
       ? [...(tensors as ReadonlyMap<string, MxArray>)]
       : Object.entries(tensors as Readonly<Record<string, MxArray>>);
   checkTensors(path, all);
-  const beside = `${path}.${process.pid}-${threadId}.partial`;
   try {
-    const file = openSync(beside, 'w');
-    try {
+    writeWholeFileSync(path, (file) => {
       writeAll(file, headerOf(all, metadata));
       for (const [name, tensor] of all) {
         writeAll(file, new Uint8Array(native().bytes(tensor.idFor(name))));
       }
-    } finally {
-      closeSync(file);
-    }
-    renameSync(beside, path);
+    });
   } catch (error) {
-    rmSync(beside, { force: true });
-    throw asCheckpointError(error, path);
+    throw typedError(error, `writing ${path}`);
   }
 }

@@ -1,8 +1,7 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { CheckpointError, DtypeError, mx, UsageError } from '@mlx-runners/mlx-core';
-import fc from 'fast-check';
 import { afterAll, describe, expect, test } from 'vitest';
 import { expectArray, thrown } from './expectations.js';
 
@@ -11,17 +10,21 @@ const path = join(folder, 'file.safetensors');
 afterAll(() => rmSync(folder, { recursive: true }));
 
 /** Writes a file as it stands, so that tests can write wrong ones. */
-function write(header: unknown, data: Uint8Array, announced?: bigint): void {
-  const json = Buffer.from(typeof header === 'string' ? header : JSON.stringify(header));
+function write(header: unknown, data: Uint8Array | number[], announced?: bigint): void {
+  const json = Buffer.isBuffer(header)
+    ? header
+    : Buffer.from(typeof header === 'string' ? header : JSON.stringify(header));
   const length = Buffer.alloc(8);
   length.writeBigUInt64LE(announced ?? BigInt(json.length));
-  writeFileSync(path, Buffer.concat([length, json, data]));
+  writeFileSync(path, Buffer.concat([length, json, Buffer.from(data)]));
 }
 
 const eight = new Uint8Array(8);
 const entry = (fields: object) => ({
   x: { dtype: 'F32', shape: [2], data_offsets: [0, 8], ...fields },
 });
+const manyAxes = (axes: number) => entry({ shape: [2, ...Array<number>(axes - 1).fill(1)] });
+const nested = '['.repeat(20_000) + ']'.repeat(20_000);
 
 describe('a CheckpointError names the file and what is wrong', () => {
   test.each<[string, () => void, RegExp]>([
@@ -51,8 +54,33 @@ describe('a CheckpointError names the file and what is wrong', () => {
       /has 8 bytes/,
     ],
     [
+      'bytes of no tensor at the end',
+      () => write(entry({}), new Uint8Array(9)),
+      /9 bytes.*end at 8/,
+    ],
+    [
+      'bytes of no tensor before it',
+      () => write(entry({ data_offsets: [1, 9] }), new Uint8Array(9)),
+      /"x" starts at byte 1 of the data, not at 0/,
+    ],
+    [
+      'tensors that overlap',
+      () => write({ ...entry({}), y: entry({ data_offsets: [0, 8] }).x }, eight),
+      /"y" starts at byte 0 of the data, not at 8/,
+    ],
+    ['metadata that are no texts', () => write({ __metadata__: { n: 1 } }, []), /object of texts/],
+    ['metadata in a list', () => write({ __metadata__: ['x'] }, []), /object of texts/],
+    ['more axes than any array has', () => write(manyAxes(5000), eight), /5000 axes; 64 are read/],
+    ['a header that is not UTF-8', () => write(Buffer.from([0x7b, 0xff, 0x7d]), []), /not UTF-8/],
+    [
+      'a name of a megabyte, with what a terminal obeys',
+      () => write({ ['\u001b[2J'.repeat(2 ** 18)]: 1 }, eight),
+      /^\P{Cc}{0,200}"\\u001b\[2J\P{Cc}{40,100}…" has no description\.$/u,
+    ],
+    ['lists in lists without end', () => write(`{"x":${nested}}`, eight), /no description/],
+    [
       'a size beyond 32 bits beside 0',
-      () => write(entry({ shape: [2 ** 40, 0], data_offsets: [0, 0] }), eight),
+      () => write(entry({ shape: [2 ** 40, 0], data_offsets: [0, 0] }), []),
       /whole number below/,
     ],
   ])('%s', (_, prepare, message) => {
@@ -73,8 +101,8 @@ describe('a CheckpointError names the file and what is wrong', () => {
   test('when a tensor is bad, those before it are not left behind in a scope', () => {
     write(
       {
-        a: { dtype: 'U8', shape: [1], data_offsets: [0, 1] },
-        ...entry({ shape: [2 ** 40, 0], data_offsets: [0, 0] }),
+        a: { dtype: 'U8', shape: [8], data_offsets: [0, 8] },
+        ...entry({ shape: [2 ** 40, 0], data_offsets: [8, 8] }),
       },
       eight,
     );
@@ -86,12 +114,12 @@ describe('a CheckpointError names the file and what is wrong', () => {
 
 describe('what other writers may do', () => {
   test('data that isn’t aligned, in another order than the header', () => {
-    const data = new Uint8Array(13);
-    data.set(new Uint8Array(Float32Array.of(1, 2).buffer), 5);
+    const data = new Uint8Array(9);
+    data.set(new Uint8Array(Float32Array.of(1, 2).buffer), 1);
     data.set([9], 0);
     write(
       {
-        x: { dtype: 'F32', shape: [2], data_offsets: [5, 13] },
+        x: { dtype: 'F32', shape: [2], data_offsets: [1, 9] },
         y: { dtype: 'U8', shape: [], data_offsets: [0, 1] },
       },
       data,
@@ -103,93 +131,25 @@ describe('what other writers may do', () => {
     });
   });
 
-  test('metadata that is missing, or holds no strings', () => {
-    write({ __metadata__: { n: 1, s: 'text' } }, new Uint8Array());
-    expect(mx.loadSafetensors(path).metadata).toEqual({ n: '1', s: 'text' });
+  test('metadata that are missing', () => {
     write({ __metadata__: null }, new Uint8Array());
+    expect(mx.loadSafetensors(path).metadata).toEqual({});
+    write({}, new Uint8Array());
     expect(mx.loadSafetensors(path).metadata).toEqual({});
   });
 });
 
-describe('damage of any kind gives a CheckpointError or a valid result', () => {
+test('a file cut off anywhere is refused', () => {
   const header = {
-    __metadata__: { format: 'pt' },
-    weight: { dtype: 'F32', shape: [2, 3], data_offsets: [0, 24] },
-    bias: { dtype: 'BF16', shape: [4], data_offsets: [24, 32] },
-    ids: { dtype: 'I64', shape: [1], data_offsets: [32, 40] },
-    mask: { dtype: 'BOOL', shape: [3], data_offsets: [40, 43] },
+    weight: { dtype: 'F32', shape: [1], data_offsets: [0, 4] },
+    mask: { dtype: 'BOOL', shape: [3], data_offsets: [4, 7] },
   };
-  const json = Buffer.from(JSON.stringify(header));
-  const whole = Buffer.alloc(8 + json.length + 43, 1);
-  whole.writeBigUInt64LE(BigInt(json.length));
-  json.copy(whole, 8);
-
-  function readOrRefuse(file: Uint8Array): void {
-    writeFileSync(path, file);
-    mx.tidy(() => {
-      let read: ReturnType<typeof mx.loadSafetensors>;
-      try {
-        read = mx.loadSafetensors(path);
-      } catch (error) {
-        if (!(error instanceof CheckpointError)) throw error;
-        return;
-      }
-      for (const x of read.tensors.values()) {
-        expect(x.size).toBeLessThanOrEqual(file.length);
-        expect(x.dataSync().length).toBe(x.dtype === 'complex64' ? 2 * x.size : x.size);
-      }
-    });
+  write(header, new Uint8Array(7));
+  const whole = readFileSync(path);
+  for (let length = 0; length < whole.length; length++) {
+    writeFileSync(path, whole.subarray(0, length));
+    expect(() => mx.loadSafetensors(path), `${length} bytes`).toThrow(CheckpointError);
   }
-
-  test('undamaged it is read', () => {
-    writeFileSync(path, whole);
-    mx.tidy(() => expect([...mx.loadSafetensors(path).tensors.keys()]).toHaveLength(4));
-  });
-
-  test('bits turned over', () => {
-    const bits = fc.array(fc.nat({ max: 8 * whole.length - 1 }), { minLength: 1, maxLength: 6 });
-    fc.assert(
-      fc.property(bits, (flipped) => {
-        const file = Buffer.from(whole);
-        for (const bit of flipped) file[bit >> 3] ^= 1 << (bit & 7);
-        readOrRefuse(file);
-      }),
-      { numRuns: 1000 },
-    );
-  });
-
-  test('every length that it could be cut to', () => {
-    for (let length = 0; length < whole.length; length++) {
-      writeFileSync(path, whole.subarray(0, length));
-      expect(() => mx.loadSafetensors(path), `${length} bytes`).toThrow(CheckpointError);
-    }
-  });
-
-  test('numbers that lie', () => {
-    const lie = fc.oneof(
-      fc.nat({ max: 50 }),
-      fc.integer({ min: -5 }),
-      fc.constantFrom(2 ** 31, 2 ** 32, 2 ** 53, 1e300, 0.5, null, '4'),
-    );
-    const lies = fc.record({
-      dtype: fc.constantFrom('F32', 'F64', 'U8', 'BOOL', 'C64', 'F16'),
-      shape: fc.array(lie, { maxLength: 5 }),
-      data_offsets: fc.array(lie, { minLength: 1, maxLength: 3 }),
-    });
-    fc.assert(
-      fc.property(lies, (liar) => {
-        const text = Buffer.from(JSON.stringify({ ...header, liar }));
-        const length = Buffer.alloc(8);
-        length.writeBigUInt64LE(BigInt(text.length));
-        readOrRefuse(Buffer.concat([length, text, Buffer.alloc(50)]));
-      }),
-      { numRuns: 1000 },
-    );
-  });
-
-  test('bytes at random', () => {
-    fc.assert(fc.property(fc.uint8Array({ maxLength: 64 }), readOrRefuse), { numRuns: 300 });
-  });
 });
 
 describe('mapped files', () => {

@@ -1,10 +1,13 @@
 import {
   DisposedError,
   DtypeError,
+  MemoryError,
   MlxRunnersError,
   mx,
   type MxArray,
   NativeError,
+  printable,
+  quoted,
   ShapeError,
   UsageError,
 } from '@mlx-runners/mlx-core';
@@ -235,9 +238,34 @@ describe('evaluation', () => {
 });
 
 test('each class has the code that its name says', () => {
-  const codes = [ShapeError, DtypeError, DisposedError, NativeError, UsageError].map(
+  const codes = [ShapeError, DtypeError, DisposedError, NativeError, MemoryError, UsageError].map(
     (Class) => new Class('').code,
   );
-  expect(codes).toEqual(['SHAPE', 'DTYPE', 'DISPOSED', 'NATIVE', 'USAGE']);
+  expect(codes).toEqual(['SHAPE', 'DTYPE', 'DISPOSED', 'NATIVE', 'MEMORY', 'USAGE']);
   expect(new ShapeError('x')).toBeInstanceOf(MlxRunnersError);
+});
+
+test('an array of thousands of axes has no shape to tell, as a ShapeError', () => {
+  const axes = Array<number>(5000).fill(1);
+  mx.tidy(() => expect(() => mx.zeros(axes).shape).toThrow(ShapeError));
+});
+
+describe('what stands in messages of a value out of a file', () => {
+  test.each<[unknown, string]>([
+    ['name', '"name"'],
+    ['n'.repeat(100), `"${'n'.repeat(60)}…"`],
+    ['\u001b[2J\n\u202e\ud800', '"\\u001b[2J\\u000a\\u202e\\ud800"'],
+    ['日本 👍', '"日本 👍"'],
+    [Infinity, 'Infinity'],
+    [null, 'null'],
+    [undefined, 'nothing'],
+    [[1, [2]], 'a list of 2'],
+    [{ a: 1 }, 'an object'],
+  ])('%j', (value, shown) => {
+    expect(quoted(value)).toBe(shown);
+  });
+
+  test('escapes count, so that a message stays short', () => {
+    expect(printable('\0'.repeat(1000), 60)).toHaveLength(61);
+  });
 });

@@ -10,7 +10,7 @@ function shapeOf(nested: Nested): number[] {
   return [list.length, ...(list.length > 0 ? shapeOf(list[0]) : [])];
 }
 
-export function numbersOf(nested: Nested): number[] {
+function numbersOf(nested: Nested): number[] {
   if (Array.isArray(nested)) return (nested as readonly Nested[]).flatMap(numbersOf);
   return [Number(nested)];
 }

@@ -26,10 +26,17 @@ export interface Outcome {
   stderr: string;
 }
 
+export interface RunOptions {
+  nodeArgs?: string[];
+  native?: string | null;
+  /** What a shell does before it becomes the program, such as setting a limit. */
+  shell?: string;
+}
+
 export interface PlainPackage {
   folder: string;
   /** Runs the text of a module, in which `mlx-core` is this package, and waits for its end. */
-  run(program: string, options?: { nodeArgs?: string[]; native?: string | null }): Promise<Outcome>;
+  run(program: string, options?: RunOptions): Promise<Outcome>;
   remove(): void;
 }
 
@@ -56,23 +63,27 @@ export function plainPackage(): PlainPackage {
   let programs = 0;
   return {
     folder,
-    run(program, { nodeArgs = [], native = nativeFolder } = {}) {
+    run(program, { nodeArgs = [], native = nativeFolder, shell } = {}) {
       const path = join(folder, `program-${(programs += 1)}.mjs`);
       writeFileSync(path, program);
-      return outcomeOf([...nodeArgs, path], native);
+      const command = [process.execPath, ...nodeArgs, path];
+      return outcomeOf(
+        shell ? ['/bin/sh', '-c', `${shell} && exec "$@"`, 'sh', ...command] : command,
+        native,
+      );
     },
     remove: () => rmSync(folder, { recursive: true, force: true }),
   };
 }
 
-function outcomeOf(args: string[], native: string | null): Promise<Outcome> {
+function outcomeOf([command, ...args]: string[], native: string | null): Promise<Outcome> {
   const env = {
     ...process.env,
     NODE_OPTIONS: undefined,
     MLX_RUNNERS_NATIVE: native ?? undefined,
   };
   // A program that hangs is ended, and the signal shows it.
-  const child = spawn(process.execPath, args, { env, timeout: 50_000, killSignal: 'SIGKILL' });
+  const child = spawn(command, args, { env, timeout: 50_000, killSignal: 'SIGKILL' });
   let stdout = '';
   let stderr = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => (stdout += text));

@@ -138,6 +138,23 @@ describe('workers', () => {
     `);
     expect(outcome).toEqual(ended('1 4\n'));
   });
+
+  test('load the library one after the other, the main thread never', async () => {
+    const outcome = await program.run(`${worker}
+      if (isMainThread) {
+        for (let i = 0; i < 3; i++) {
+          const each = new Worker(self);
+          const [result] = await once(each, 'message');
+          const [code] = await once(each, 'exit');
+          console.log(result, code);
+        }
+      } else {
+        globalThis.live = [mx.array([1]), long()];
+        parentPort.postMessage(await mx.array([20]).add(1).multiply(2).item());
+      }
+    `);
+    expect(outcome).toEqual(ended('42 0\n42 0\n42 0\n'));
+  });
 });
 
 describe('two copies of the package in one program', () => {
@@ -179,28 +196,6 @@ describe('garbage collection', () => {
     expect(outcome).toEqual(ended('2000 0\n'));
   });
 
-  test.skipIf(process.platform !== 'linux').each([
-    ['copied from JavaScript', 'mx.array(megabyte);'],
-    ['computed', 'mx.evalSync(mx.add(base, i));'],
-  ])('4 GB of garbage %s stay below 500 MB when the loop yields', async (_, makeOne) => {
-    const outcome = await program.run(`
-      import { readFileSync } from 'node:fs';
-      import { mx } from 'mlx-core';
-      const turn = () => new Promise((resolve) => setImmediate(resolve));
-      const megabyte = new Uint8Array(2 ** 20).fill(1);
-      const base = mx.array(new Float32Array(2 ** 18));
-      for (let i = 0; i < 4096; i++) {
-        ${makeOne}
-        if (i % 16 === 0) await turn();
-      }
-      const peak = /VmHWM:\\s*(\\d+) kB/.exec(readFileSync('/proc/self/status', 'utf8'))[1];
-      console.log(Number(peak) / 1024);
-    `);
-    expect({ ...outcome, stdout: '' }).toEqual(ended(''));
-    expect(Number(outcome.stdout)).toBeGreaterThan(30);
-    expect(Number(outcome.stdout)).toBeLessThan(500);
-  });
-
   test('disposing what the collector would free later is fine', async () => {
     const outcome = await program.run(
       `
@@ -219,23 +214,4 @@ describe('garbage collection', () => {
     );
     expect(outcome).toEqual(ended('0 1\n'));
   });
-});
-
-test('allocating more than the machine has is an error', async () => {
-  const outcome = await program.run(`
-    import { mx } from 'mlx-core';
-    for (const make of [
-      () => mx.zeros([2 ** 15, 2 ** 30, 2 ** 15]),
-      () => mx.zeros([2 ** 31 - 1, 2 ** 31 - 1, 2 ** 31 - 1]),
-      () => mx.add(mx.zeros([2 ** 30, 1]), mx.zeros([1, 2 ** 15])),
-    ]) {
-      try { await mx.eval(make()); } catch (error) { console.log(error.name, error.message); }
-    }
-  `);
-  expect(outcome.code).toBe(0);
-  expect(outcome.stdout.trim().split('\n')).toEqual([
-    expect.stringMatching(/^NativeError zeros\(.*more than this machine's/),
-    expect.stringMatching(/^NativeError zeros\(/),
-    expect.stringMatching(/^NativeError add\(/),
-  ]);
 });

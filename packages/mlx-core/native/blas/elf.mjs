@@ -33,7 +33,9 @@ export function readElf(path) {
   };
 }
 
-function readSections(file) {
+/** @typedef {{ type: number, offset: number, size: number, link: number }} Section */
+
+function readSections(/** @type {Buffer} */ file) {
   const start = Number(file.readBigUInt64LE(40));
   const entrySize = file.readUInt16LE(58);
   return Array.from({ length: file.readUInt16LE(60) }, (_, index) => {
@@ -48,18 +50,23 @@ function readSections(file) {
 }
 
 /** A table section with the reader of the string section that it is linked to. */
-function findTable(file, sections, type) {
+function findTable(
+  /** @type {Buffer} */ file,
+  /** @type {Section[]} */ sections,
+  /** @type {number} */ type,
+) {
   const table = sections.find((section) => section.type === type);
-  if (table === undefined) return { offset: 0, size: 0, text: () => '' };
+  if (table === undefined)
+    return { offset: 0, size: 0, text: /** @type {(offset: number) => string} */ (() => '') };
   const strings = sections[table.link].offset;
-  const text = (offset) => {
+  const text = (/** @type {number} */ offset) => {
     const start = strings + offset;
     return file.toString('latin1', start, file.indexOf(0, start));
   };
   return { offset: table.offset, size: table.size, text };
 }
 
-function readDynamic(file, sections) {
+function readDynamic(/** @type {Buffer} */ file, /** @type {Section[]} */ sections) {
   const table = findTable(file, sections, SECTION_DYNAMIC);
   const entries = [];
   for (let at = table.offset; at < table.offset + table.size; at += 16) {
@@ -70,7 +77,7 @@ function readDynamic(file, sections) {
   return entries;
 }
 
-function readSymbols(file, sections) {
+function readSymbols(/** @type {Buffer} */ file, /** @type {Section[]} */ sections) {
   const table = findTable(file, sections, SECTION_DYNAMIC_SYMBOLS);
   const undefinedNames = [];
   const defined = new Set();

@@ -9,6 +9,8 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { readElf } from './elf.mjs';
 
+/** An entry that stands in shim.cpp. */
+const WRITTEN_BY_HAND = 'cblas_sgemm';
 const BLAS_LIBRARY = /^lib(c?blas|lapack)[-.]/;
 // `cblas_sgemm`, and Fortran's `sgetrf_`.
 const BLAS_SYMBOL = /^(cblas_[a-z0-9_]+|[a-z][a-z0-9]*_)$/;
@@ -87,7 +89,8 @@ function main(libmlxPath, openblasRoot, entriesPath) {
         `${libraries.join(' and ')}: ${missing.map((entry) => entry.symbol).join(', ')}`,
     );
   }
-  writeFileSync(entriesPath, entries.map((e) => entrySource(e.symbol, e.prototype)).join('\n'));
+  const generated = entries.filter(({ symbol }) => symbol !== WRITTEN_BY_HAND);
+  writeFileSync(entriesPath, generated.map((e) => entrySource(e.symbol, e.prototype)).join('\n'));
   process.stdout.write(libraries.join(';'));
 }
 

@@ -65,12 +65,13 @@ void* blas_address() {
 void* blas_address() { return dlsym(RTLD_DEFAULT, kSymbol); }
 #endif
 
-/// OpenBLAS's own functions, all null without our replacement.
+/// Functions of our replacement and of OpenBLAS, all null without our replacement.
 struct OpenBlas {
   char* (*config)() = nullptr;
   char* (*core)() = nullptr;
   int (*threads)() = nullptr;
   void (*set_threads)(int) = nullptr;
+  void (*use_pool)(BlasPool) = nullptr;
 };
 
 template <typename Function>
@@ -86,8 +87,9 @@ OpenBlas find_openblas(const std::string& library) {
     // A search from the replacement goes on in OpenBLAS, which it needs.
     find(handle, "scipy_openblas_get_config", found.config);
     find(handle, "scipy_openblas_get_corename", found.core);
-    find(handle, "scipy_openblas_get_num_threads", found.threads);
-    find(handle, "scipy_openblas_set_num_threads", found.set_threads);
+    find(handle, "mlx_runners_blas_threads", found.threads);
+    find(handle, "mlx_runners_blas_set_threads", found.set_threads);
+    find(handle, "mlx_runners_blas_use_pool", found.use_pool);
   }
   dlclose(handle);
   return found;
@@ -125,7 +127,12 @@ std::string blas_in_use() {
 
 void set_blas_threads(int threads) {
   const OpenBlas openblas = find_openblas(file_of(blas_address()));
-  if (openblas.set_threads != nullptr) openblas.set_threads(std::max(threads, 1));
+  if (openblas.set_threads != nullptr) openblas.set_threads(threads);
+}
+
+void set_blas_pool(BlasPool pool) {
+  const OpenBlas openblas = find_openblas(file_of(blas_address()));
+  if (openblas.use_pool != nullptr) openblas.use_pool(pool);
 }
 
 int blas_threads() {

@@ -26,9 +26,16 @@ BlasInfo blas_info();
 /// `blas_info()` in one line, its name first: "openblas (SkylakeX, 2 threads, .../libblas.so.3)".
 std::string blas_in_use();
 
-/// The number of threads that one call into OpenBLAS runs on, at least 1. Without effect on any
-/// other BLAS, whose count reads as 0. Not to be changed while a call runs.
+/// The number of threads that one call into OpenBLAS runs on, at least 1; calls at once run on one
+/// each. Without effect on any other BLAS, whose count reads as 0.
+/// Single-precision matrix products don't use OpenBLAS's threads but the pool given below, if any.
 void set_blas_threads(int threads);
 int blas_threads();
+
+/// Has OpenBLAS's single-precision matrix products cut into pieces and run by `pool`, which calls
+/// piece(context, i) for every i below `count` and returns when all are done. Without effect on any
+/// other BLAS.
+using BlasPool = void (*)(int count, void (*piece)(void* context, int index), void* context);
+void set_blas_pool(BlasPool pool);
 
 }  // namespace mlx_runners

@@ -9,9 +9,11 @@
 #include <malloc.h>
 #endif
 
+#include "blas/probe.h"
 #include "core/environment.h"
 #include "core/exports.h"
 #include "core/guard.h"
+#include "kernels/cpu/pool.h"
 #include "mlx/compile.h"
 #include "mlx/version.h"
 
@@ -28,6 +30,10 @@ void prepare_process() {
 #endif
     // On the CPU, compile() starts the system's C++ compiler at run time.
     mlx::core::disable_compile();
+    set_blas_pool([](int count, void (*piece)(void*, int), void* context) {
+      cpu::parallel_for(count, 1,
+                        [&](int64_t index, int64_t) { piece(context, static_cast<int>(index)); });
+    });
     return true;
   }();
   (void)once;

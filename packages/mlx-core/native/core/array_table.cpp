@@ -1,5 +1,6 @@
 #include "core/array_table.h"
 
+#include <atomic>
 #include <utility>
 
 #include "core/errors.h"
@@ -11,7 +12,11 @@ constexpr uint64_t index_bits = 24;
 constexpr uint64_t max_slots = uint64_t{1} << index_bits;
 constexpr uint32_t generation_mask = (1u << (53 - index_bits)) - 1;
 
+std::atomic<size_t> live_in_process{0};
+
 }  // namespace
+
+size_t ArrayTable::total_live() { return live_in_process.load(std::memory_order_relaxed); }
 
 const ArrayTable::Slot* ArrayTable::find(double id) const {
   if (!(id >= 0 && id < 9007199254740992.0)) return nullptr;
@@ -38,6 +43,7 @@ double ArrayTable::insert(mlx::core::array array) {
   slot.array.emplace(std::move(array));
   slot.charged = 0;
   ++live_;
+  live_in_process.fetch_add(1, std::memory_order_relaxed);
   return static_cast<double>(uint64_t{slot.generation} << index_bits | index);
 }
 
@@ -54,6 +60,7 @@ int64_t ArrayTable::erase(double id) {
   slot->generation = (slot->generation + 1) & generation_mask;
   free_.push_back(static_cast<uint32_t>(slot - slots_.data()));
   --live_;
+  live_in_process.fetch_sub(1, std::memory_order_relaxed);
   return std::exchange(slot->charged, 0);
 }
 
@@ -66,7 +73,7 @@ int64_t ArrayTable::clear() {
   for (const Slot& slot : slots_) charged += slot.charged;
   slots_.clear();
   free_.clear();
-  live_ = 0;
+  live_in_process.fetch_sub(std::exchange(live_, 0), std::memory_order_relaxed);
   return charged;
 }
 

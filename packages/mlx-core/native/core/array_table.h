@@ -20,6 +20,14 @@ class ArraySource {
 // array was dropped is noticed. Ids are whole numbers below 2^53 and so exact as doubles.
 class ArrayTable final : public ArraySource {
  public:
+  ArrayTable() = default;
+  ~ArrayTable() { clear(); }
+  ArrayTable(const ArrayTable&) = delete;
+  ArrayTable& operator=(const ArrayTable&) = delete;
+
+  // Live arrays of all tables in this process.
+  static size_t total_live();
+
   double insert(mlx::core::array array);
 
   // Throws CodedError "DISPOSED" for an id that is not live.

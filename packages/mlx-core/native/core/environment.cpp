@@ -1,14 +1,11 @@
 #include "core/environment.h"
 
-#include <unistd.h>
-
 #include <cstdlib>
-#include <sstream>
 #include <utility>
 
 #include "core/errors.h"
+#include "core/memory_limit.h"
 #include "mlx/transforms.h"
-#include "mlx/utils.h"
 
 namespace mlx_runners {
 namespace mx = mlx::core;
@@ -16,28 +13,9 @@ namespace {
 
 // Below this, telling V8 costs more than it brings.
 constexpr int64_t charge_step = 1 << 20;
-// What V8 is told for a small array: its node, slot and JavaScript objects, and a share of the
-// backend's limit on the number of live buffers.
-constexpr int64_t smallest_charge = 2048;
 
 mx::Device::DeviceType first_device() {
   return mx::is_available(mx::Device::gpu) ? mx::Device::gpu : mx::Device::cpu;
-}
-
-double machine_memory() {
-  static const double bytes = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
-  return bytes;
-}
-
-// MLX's CPU allocator doesn't look whether it got memory, and writes to address 0 when it didn't.
-void check_fits(const mx::array& array) {
-  double bytes = array.itemsize();  // array.nbytes() may overflow
-  for (auto size : array.shape()) bytes *= size;
-  if (!(bytes > machine_memory())) return;
-  std::ostringstream message;
-  message << "the result of shape " << array.shape() << " would take " << bytes / 1e9
-          << " GB, more than this machine's " << machine_memory() / 1e9;
-  throw CodedError("NATIVE", message.str());
 }
 
 }  // namespace
@@ -49,9 +27,7 @@ struct Environment::Completion {
 
 Environment::Environment(Napi::Env env)
     : env_(env), lane_(assign_lane()), stream_(lane_.stream(first_device())) {
-  completions_ =
-      Napi::ThreadSafeFunction::New(env, Napi::Function::New(env, [](const Napi::CallbackInfo&) {}),
-                                    "mlx-core evaluations", 0, 1);
+  completions_ = Completions::New(env, "mlx-core evaluations", 0, 1);
   // An idle addon must not keep the process alive.
   completions_.Unref(env);
   napi_add_env_cleanup_hook(env, &Environment::on_cleanup, this);
@@ -115,16 +91,23 @@ void Environment::drop(const double* ids, size_t count) {
 }
 
 double Environment::add(mx::array array, bool tracked) {
-  if (stream_.device == mx::Device::cpu) check_fits(array);
+  require_possible(array);
   const double id = arrays.insert(std::move(array));
   if (tracked) track(id);
   return id;
 }
 
 void Environment::track(double id) {
-  const auto bytes = std::max<int64_t>(smallest_charge, arrays.at(id).nbytes());
+  const auto bytes = std::max<int64_t>(array_overhead, arrays.at(id).nbytes());
   arrays.charge(id, bytes);
   report_charge(bytes);
+}
+
+void Environment::collect_garbage() {
+  // Told of more external memory than its hard limit, V8 collects everything at once.
+  constexpr int64_t pressure = int64_t{1} << 40;
+  Napi::MemoryManagement::AdjustExternalMemory(env_, pressure);
+  Napi::MemoryManagement::AdjustExternalMemory(env_, -pressure);
 }
 
 void Environment::report_charge(int64_t bytes) {
@@ -141,18 +124,20 @@ void Environment::evaluate(std::vector<mx::array> to_evaluate, bool for_reading,
   evaluation->done = [completions = completions_,
                       finish = std::move(finish)](std::unique_ptr<Evaluation> done) mutable {
     auto completion = std::make_unique<Completion>(Completion{std::move(done), std::move(finish)});
-    const auto status = completions.BlockingCall(
-        completion.get(), [](Napi::Env env, Napi::Function, Completion* arrived) {
-          std::unique_ptr<Completion> owned(arrived);
-          if (static_cast<napi_env>(env) == nullptr) return;
-          auto& self = Environment::of(env);
-          if (--self.pending_ == 0) self.completions_.Unref(env);
-          owned->finish(env, *owned->evaluation);
-        });
+    const auto status = completions.BlockingCall(completion.get());
     if (status == napi_ok) completion.release();
   };
   if (pending_++ == 0) completions_.Ref(env_);
   Evaluator::instance().submit(std::move(evaluation));
+}
+
+// Called without an environment for what was still on its way when that was torn down.
+void Environment::complete(Napi::Env env, Napi::Function, void*, Completion* arrived) {
+  const std::unique_ptr<Completion> owned(arrived);
+  if (static_cast<napi_env>(env) == nullptr) return;
+  auto& self = Environment::of(env);
+  if (--self.pending_ == 0) self.completions_.Unref(env);
+  owned->finish(env, *owned->evaluation);
 }
 
 void Environment::finish() {
@@ -163,6 +148,7 @@ void Environment::finish() {
 
 void Environment::evaluate_now(std::vector<mx::array> to_evaluate) {
   auto held = lock();
+  require_memory_for(to_evaluate);
   mx::eval(std::move(to_evaluate));
 }
 

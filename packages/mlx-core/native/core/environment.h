@@ -38,6 +38,9 @@ class Environment {
   double add(mlx::core::array array, bool tracked);
   void track(double id);
 
+  // Has V8 look for unreachable arrays now; they are dropped when the event loop next turns.
+  void collect_garbage();
+
   // Evaluates on a native thread, then calls `finish` on the JavaScript thread.
   using Finish = std::function<void(Napi::Env, Evaluation&)>;
   void evaluate(std::vector<mlx::core::array> arrays, bool for_reading, Finish finish);
@@ -57,6 +60,8 @@ class Environment {
 
  private:
   struct Completion;
+  static void complete(Napi::Env env, Napi::Function, void*, Completion* arrived);
+  using Completions = Napi::TypedThreadSafeFunction<void, Completion, &Environment::complete>;
   static void on_cleanup(void* environment);
   void report_charge(int64_t bytes);
   void flush_dropped();
@@ -67,7 +72,7 @@ class Environment {
   mlx::core::Stream stream_;
   std::vector<double> dropped_;
   int64_t unreported_charge_ = 0;
-  Napi::ThreadSafeFunction completions_;
+  Completions completions_;
   size_t pending_ = 0;
   bool finished_ = false;
   Napi::Reference<Napi::ArrayBuffer> exchange_owner_;

@@ -7,7 +7,7 @@ namespace mlx_runners {
 
 const char* code_of(const std::exception& error) {
   if (auto* coded = dynamic_cast<const CodedError*>(&error)) return coded->code();
-  if (dynamic_cast<const std::bad_alloc*>(&error)) return "NATIVE";
+  if (dynamic_cast<const std::bad_alloc*>(&error)) return "MEMORY";
   const std::string_view what = error.what();
   const auto says = [&](std::string_view word) {
     return what.find(word) != std::string_view::npos;

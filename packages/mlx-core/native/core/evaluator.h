@@ -31,9 +31,19 @@ mlx::core::array readable(const mlx::core::array& array, mlx::core::Stream strea
 
 class Evaluator {
  public:
+  struct Load {
+    int limit;       // evaluations at once at most: its threads
+    size_t running;  // each on a thread and a lane of its own
+    size_t waiting;
+    size_t peak;  // the largest `running` so far
+  };
+
   // One for the process, never destroyed: its threads sleep in it until the process ends.
   static Evaluator& instance();
 
+  Load load();
+
+  // Evaluations of one lane are run one after another, in the order in which they came.
   void submit(std::unique_ptr<Evaluation> evaluation);
 
   // Drops what `owner` has queued and waits for what runs on its behalf.
@@ -44,11 +54,21 @@ class Evaluator {
   void work();
   static void run(Evaluation& evaluation);
 
+  using Queue = std::deque<std::unique_ptr<Evaluation>>;
+  struct Running {
+    const void* owner;
+    const Lane* lane;
+  };
+  // The first that has not to wait for a running one of its lane.
+  Queue::iterator next();
+
+  const int threads_;
   std::mutex mutex_;
   std::condition_variable wake_;
   std::condition_variable idle_;
-  std::deque<std::unique_ptr<Evaluation>> queue_;
-  std::vector<const void*> running_;
+  Queue queue_;
+  std::vector<Running> running_;
+  size_t peak_ = 0;
 };
 
 }  // namespace mlx_runners

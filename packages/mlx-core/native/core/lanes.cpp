@@ -1,9 +1,14 @@
 #include "core/lanes.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
+#include <latch>
+#include <thread>
 
 #include "core/errors.h"
+#include "mlx/scheduler.h"
 
 namespace mlx_runners {
 namespace {
@@ -13,9 +18,26 @@ namespace mx = mlx::core;
 // More environments than lanes share them in turn. A lane costs one idle thread.
 constexpr int count = 16;
 
+// To the thread that made its scheduler MLX reports errors of a stream while that thread hands over
+// work, and then forgets that the work never came to run: after some ten errors, every evaluation
+// waits for it for ever (CommandEncoder::dispatch and StreamThread::enqueue in MLX 0.32). So a
+// thread makes it that does nothing else, and errors come when evaluations end.
+void make_scheduler() {
+  static std::latch made(1);
+  std::thread([] {
+    mx::scheduler::scheduler();
+    made.count_down();
+    for (;;) pause();
+  }).detach();
+  made.wait();
+}
+
 std::array<Lane, count>& lanes() {
   // Leaked on purpose: other threads may still be evaluating while statics are destroyed.
-  static auto* all = new std::array<Lane, count>();
+  static auto* all = [] {
+    make_scheduler();
+    return new std::array<Lane, count>();
+  }();
   return *all;
 }
 
@@ -34,11 +56,15 @@ const mx::Stream& Lane::stream(mx::Device::DeviceType type) const {
 }
 
 LaneLock::LaneLock(Lane& lane, mx::Stream stream) : lock_(lane.mutex) {
-  thread_local int current_index = -1;
-  if (current_index == stream.index) return;
-  mx::set_default_device(stream.device);
-  mx::set_default_stream(stream);
-  current_index = stream.index;
+  thread_local const Lane* current = nullptr;
+  if (current != &lane) {
+    // Of both devices: MLX would make a stream for a thread that has no default.
+    mx::set_default_stream(lane.cpu);
+    if (lane.gpu) mx::set_default_stream(*lane.gpu);
+    current = &lane;
+  }
+  // Streams are a thread's own, the default device is the process's.
+  if (mx::default_device() != stream.device) mx::set_default_device(stream.device);
 }
 
 Lane& assign_lane() {

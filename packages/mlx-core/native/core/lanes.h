@@ -24,8 +24,8 @@ struct Lane {
   const mlx::core::Stream& stream(mlx::core::Device::DeviceType type) const;
 };
 
-// Held while arrays of a lane are built, dropped or evaluated; also makes the lane's stream the
-// thread's default, since some of MLX's ops build on the default stream.
+// Held while arrays of a lane are built, dropped or evaluated; also makes the lane's streams the
+// thread's defaults, since some of MLX's ops build on the default stream.
 class LaneLock {
  public:
   LaneLock(Lane& lane, mlx::core::Stream stream);

@@ -3,6 +3,8 @@
 #include "core/environment.h"
 #include "core/exports.h"
 #include "core/guard.h"
+#include "core/memory_limit.h"
+#include "io/mapping.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/pool.h"
 #include "mlx/memory.h"
@@ -17,12 +19,24 @@ napi_value memory(const Napi::CallbackInfo& info) {
   usage.Set("active", static_cast<double>(mx::get_active_memory()));
   usage.Set("peak", static_cast<double>(mx::get_peak_memory()));
   usage.Set("cache", static_cast<double>(mx::get_cache_memory()));
+  usage.Set("limit", static_cast<double>(memory_limit()));
+  usage.Set("mapped", static_cast<double>(Mapping::total_bytes()));
   usage.Set("arrays", static_cast<double>(Environment::of(info.Env()).arrays.live()));
   return usage;
 }
 
 napi_value reset_peak_memory(const Napi::CallbackInfo&) {
   mx::reset_peak_memory();
+  return nullptr;
+}
+
+napi_value limit_memory(const Napi::CallbackInfo& info) {
+  set_memory_limit(static_cast<size_t>(info[0].As<Napi::Number>().Int64Value()));
+  return nullptr;
+}
+
+napi_value collect_garbage(const Napi::CallbackInfo& info) {
+  Environment::of(info.Env()).collect_garbage();
   return nullptr;
 }
 
@@ -53,6 +67,16 @@ napi_value finish(const Napi::CallbackInfo& info) {
   return nullptr;
 }
 
+napi_value evaluations(const Napi::CallbackInfo& info) {
+  const auto load = Evaluator::instance().load();
+  auto counts = Napi::Object::New(info.Env());
+  counts.Set("running", load.running);
+  counts.Set("waiting", load.waiting);
+  counts.Set("peak", load.peak);
+  counts.Set("limit", load.limit);
+  return counts;
+}
+
 napi_value build_info(const Napi::CallbackInfo& info) {
   auto about = Napi::Object::New(info.Env());
   about.Set("mlx", mx::version());
@@ -69,10 +93,13 @@ napi_value build_info(const Napi::CallbackInfo& info) {
 void export_runtime(Napi::Env, Napi::Object exports) {
   export_function<memory>(exports, "memory");
   export_function<reset_peak_memory>(exports, "resetPeakMemory");
+  export_function<limit_memory>(exports, "setMemoryLimit");
+  export_function<collect_garbage>(exports, "collectGarbage");
   export_function<clear_cache>(exports, "clearCache");
   export_function<use_gpu>(exports, "useGpu");
   export_function<on_gpu>(exports, "onGpu");
   export_function<use_threads>(exports, "useThreads");
+  export_function<evaluations>(exports, "evaluations");
   export_function<build_info>(exports, "buildInfo");
   export_function<finish>(exports, "finish");
 }

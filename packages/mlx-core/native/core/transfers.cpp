@@ -5,6 +5,7 @@
 #include "core/environment.h"
 #include "core/exports.h"
 #include "core/guard.h"
+#include "core/memory_limit.h"
 #include "core/shape_argument.h"
 #include "mlx/allocator.h"
 #include "mlx/ops.h"
@@ -39,6 +40,7 @@ napi_value from_bytes(const Napi::CallbackInfo& info) {
   const auto bytes = info[0].As<Napi::Uint8Array>();
   const mx::Dtype dtype = dtype_argument(info[1]);
   const mx::Shape shape = shape_argument(info[2], dtype, bytes.ByteLength(), true);
+  require_memory(static_cast<double>(bytes.ByteLength()));
   auto data = mx::allocator::malloc(std::max<size_t>(bytes.ByteLength(), 1));
   mx::array array(std::move(data), shape, dtype);
   if (bytes.ByteLength()) std::memcpy(array.data<char>(), bytes.Data(), bytes.ByteLength());
@@ -98,6 +100,7 @@ napi_value read_sync(const Napi::CallbackInfo& info) {
   {
     auto held = environment.lock();
     array = readable(array, environment.stream());
+    require_memory_for({array});
     mx::eval({array});
   }
   return copy_out(info.Env(), array);
@@ -110,6 +113,7 @@ napi_value bytes(const Napi::CallbackInfo& info) {
   {
     auto held = environment.lock();
     array = mx::contiguous(array, false, environment.stream());
+    require_memory_for({array});
     mx::eval({array});
   }
   return copy_out(info.Env(), array);

@@ -122,6 +122,9 @@ std::string Arguments::text(size_t position) const {
     return op_.params[position].fallback_text;
   }
   if (given.tag != Tag::String) wrong(position, "a string");
+  if (!(given.number >= 0 && given.number <= UINT32_MAX)) {
+    throw CodedError("PROGRAM", "no string has this number");
+  }
   return interned(static_cast<uint32_t>(given.number));
 }
 

@@ -123,7 +123,7 @@ constexpr Kind kind_of() {
     return Kind::Arrays;
   else if constexpr (std::is_same_v<T, bool>)
     return Kind::Bool;
-  else if constexpr (std::is_same_v<T, int> || std::is_same_v<T, uint64_t>)
+  else if constexpr (std::is_same_v<T, int>)
     return Kind::Int;
   else if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>)
     return Kind::Float;
@@ -152,7 +152,7 @@ template <class D>
 struct Name {
   const char* name;
   bool operand = false;
-  D fallback{};
+  D fallback;
 };
 struct Required {};
 
@@ -276,7 +276,7 @@ T Arguments::get(size_t position) const {
       return number(position) != 0;
     else if constexpr (std::is_same_v<T, int>)
       return integer(position);
-    else if constexpr (kind == Kind::Int || kind == Kind::Float)
+    else if constexpr (kind == Kind::Float)
       return static_cast<T>(number(position));
     else if constexpr (std::is_same_v<T, std::vector<int>>)
       return integer_list(position);

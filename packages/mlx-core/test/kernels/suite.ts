@@ -5,6 +5,7 @@
 import type { MxArray } from '@mlx-runners/mlx-core';
 import { describe, expect, test } from 'vitest';
 import { expectNumbers } from '../expectations.js';
+import { unaligned } from '../unaligned-arrays.js';
 import { attentionSuite } from './attention-suite.js';
 import { arrayOf, hasInstructionSet, numbers, stridedArrayOf, type Mx } from './inputs.js';
 import * as reference from './reference.js';
@@ -26,6 +27,7 @@ export async function kernelSuite(level: string): Promise<void> {
   halvesSuite(mx);
   productsSuite(mx);
   attentionSuite(mx);
+  unalignedSuite(mx);
 }
 
 /** Column counts around the widths of vectors and of whole register tiles. */
@@ -304,6 +306,39 @@ function productsSuite(mx: Mx): void {
       mx.tidy(() => {
         expect(mx.conv1d(mx.zeros([0, 5, 2]), mx.zeros([3, 3, 2])).shape).toEqual([0, 3, 3]);
       });
+    });
+  });
+}
+
+function unalignedSuite(mx: Mx): void {
+  test.each<[string, (...operands: MxArray[]) => MxArray, number[][]]>([
+    ['softmax', (x) => mx.softmax(x, -1), [[5, 67]]],
+    ['gelu', mx.gelu, [[5, 67]]],
+    ['layerNorm', (x, w, b) => mx.layerNorm(x, w, b), [[5, 67], [67], [67]]],
+    ['linear, one row', (x, w, b) => mx.linear(x, w, b), [[1, 67], [33, 67], [33]]],
+    ['linear, many rows', (x, w, b) => mx.linear(x, w, b), [[37, 67], [33, 67], [33]]],
+    [
+      'conv1d',
+      (x, w) => mx.conv1d(x, w, 1, 1),
+      [
+        [1, 40, 17],
+        [19, 3, 17],
+      ],
+    ],
+    [
+      'attention',
+      (q, k, v) => mx.scaledDotProductAttention(q, k, v, 0.125),
+      [
+        [1, 2, 5, 64],
+        [1, 2, 33, 64],
+        [1, 2, 33, 64],
+      ],
+    ],
+  ])('%s takes operands from odd addresses', (_, kernel, shapes) => {
+    mx.tidy(() => {
+      const operands = shapes.map((shape, i) => arrayOf(mx, numbers(shape, i)));
+      const expected = kernel(...operands).dataSync();
+      expect(kernel(...unaligned(mx, operands)).dataSync()).toEqual(expected);
     });
   });
 }

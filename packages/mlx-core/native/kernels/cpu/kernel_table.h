@@ -49,7 +49,7 @@ struct Attention {
   float* out;        // [B, heads, queries, value_dim]
   const void* mask;  // broadcast to [B, heads, queries, keys]
   MaskKind mask_kind;
-  bool causal;  // query i sees keys j <= i + keys - queries
+  bool causal;  // query i sees keys j <= i + keys - queries; never with a mask
   float scale;
   int64_t heads;
   int64_t kv_heads;

@@ -1,5 +1,6 @@
-# Defines the OBJECT library mlx_runners_cpu_kernels: the fused CPU kernels, one kernel source
-# compiled once per instruction set. The including file has called find_package(MLX).
+# Defines two OBJECT libraries. mlx_runners_cpu_kernels: the fused CPU kernels and their thread pool,
+# one kernel source compiled once per instruction set, without MLX. mlx_runners_cpu_primitives: the
+# MLX ops on top of them; the including file has called find_package(MLX).
 
 get_filename_component(MLX_RUNNERS_NATIVE_DIR "${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)
 
@@ -13,14 +14,10 @@ endif()
 add_library(
   mlx_runners_cpu_kernels OBJECT
   ${CMAKE_CURRENT_LIST_DIR}/attention.cpp
-  ${CMAKE_CURRENT_LIST_DIR}/attention_primitive.cpp
   ${CMAKE_CURRENT_LIST_DIR}/available_cpus.cpp
   ${CMAKE_CURRENT_LIST_DIR}/dispatch.cpp
-  ${CMAKE_CURRENT_LIST_DIR}/fused_primitive.cpp
   ${CMAKE_CURRENT_LIST_DIR}/matmul.cpp
-  ${CMAKE_CURRENT_LIST_DIR}/matmul_primitives.cpp
   ${CMAKE_CURRENT_LIST_DIR}/pool.cpp
-  ${CMAKE_CURRENT_LIST_DIR}/row_primitives.cpp
   ${CMAKE_CURRENT_LIST_DIR}/rows.cpp
   ${CMAKE_CURRENT_LIST_DIR}/scratch.cpp)
 
@@ -45,11 +42,21 @@ foreach(isa IN LISTS MLX_RUNNERS_CPU_ISAS)
                               PROPERTIES COMPILE_OPTIONS "${isa_flags}")
 endforeach()
 
+add_library(
+  mlx_runners_cpu_primitives OBJECT
+  ${CMAKE_CURRENT_LIST_DIR}/attention_primitive.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/fused_primitive.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/matmul_primitives.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/row_primitives.cpp)
+target_link_libraries(mlx_runners_cpu_primitives PUBLIC mlx)
+
 find_package(Threads REQUIRED)
-set_target_properties(
-  mlx_runners_cpu_kernels
-  PROPERTIES CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
-             POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
-             VISIBILITY_INLINES_HIDDEN ON)
-target_include_directories(mlx_runners_cpu_kernels PUBLIC ${MLX_RUNNERS_NATIVE_DIR})
-target_link_libraries(mlx_runners_cpu_kernels PUBLIC mlx Threads::Threads ${CMAKE_DL_LIBS})
+target_link_libraries(mlx_runners_cpu_kernels PUBLIC Threads::Threads ${CMAKE_DL_LIBS})
+foreach(library IN ITEMS mlx_runners_cpu_kernels mlx_runners_cpu_primitives)
+  set_target_properties(
+    ${library}
+    PROPERTIES CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
+               POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
+               VISIBILITY_INLINES_HIDDEN ON)
+  target_include_directories(${library} PUBLIC ${MLX_RUNNERS_NATIVE_DIR})
+endforeach()

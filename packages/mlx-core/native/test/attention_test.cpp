@@ -1,0 +1,140 @@
+// Attention on arrays between forbidden pages, against a plain loop in double.
+#include "kernels/cpu/attention.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "guarded.h"
+#include "harness.h"
+
+using namespace mlx_runners::cpu;
+using namespace mlx_runners::testing;
+
+namespace {
+
+/// Elements of [batches, heads, positions, dim], laid out so or with heads inside of positions.
+struct Heads {
+  Heads(int64_t batches, int64_t heads, int64_t positions, int64_t dim, std::mt19937_64& random)
+      : array(static_cast<size_t>(batches * heads * positions * dim), random) {
+    const bool heads_inside = draw(random, 0, 1) == 1;
+    strides = {heads * positions * dim, heads_inside ? dim : positions * dim,
+               heads_inside ? heads * dim : dim};
+  }
+  float* at(int64_t batch, int64_t head, int64_t position) const {
+    return array.data() + batch * strides[0] + head * strides[1] + position * strides[2];
+  }
+  Guarded<float> array;
+  std::array<int64_t, 3> strides;
+};
+
+/// A mask of random kind, of which some axes are broadcast. MLX takes a mask or "causal", not both.
+struct Mask {
+  Mask(Attention& op, int64_t batches, std::mt19937_64& random) {
+    op.mask_kind = std::array{MaskKind::kNone, MaskKind::kAdditive,
+                              MaskKind::kBoolean}[static_cast<size_t>(draw(random, 0, 2))];
+    op.causal = op.mask_kind == MaskKind::kNone && draw(random, 0, 1) == 1;
+    if (op.mask_kind == MaskKind::kNone) return;
+    const std::array<int64_t, 4> shape{batches, op.heads, op.queries, op.keys};
+    int64_t size = 1;
+    for (int axis = 3; axis >= 0; --axis) {
+      const bool broadcast = draw(random, 0, 2) == 0;
+      op.mask_strides[axis] = broadcast ? 0 : size;
+      if (!broadcast) size *= shape[static_cast<size_t>(axis)];
+    }
+    if (op.mask_kind == MaskKind::kAdditive) {
+      numbers = std::make_unique<Guarded<float>>(static_cast<size_t>(size), random);
+      fill_numbers(*numbers, random, 3.0f);
+      op.mask = numbers->data();
+    } else {
+      flags = std::make_unique<Guarded<uint8_t>>(static_cast<size_t>(size), random);
+      for (uint8_t& flag : *flags) flag = draw(random, 0, 3) > 0;
+      op.mask = flags->data();
+    }
+  }
+  std::unique_ptr<Guarded<float>> numbers;
+  std::unique_ptr<Guarded<uint8_t>> flags;
+};
+
+double score(const Attention& op, int64_t batch, int64_t head, int64_t query, int64_t key,
+             const float* q, const float* k) {
+  double sum = 0;
+  for (int64_t d = 0; d < op.dim; ++d) sum += double{q[d]} * k[d];
+  sum *= op.scale;
+  const int64_t at = batch * op.mask_strides[0] + head * op.mask_strides[1] +
+                     query * op.mask_strides[2] + key * op.mask_strides[3];
+  // As MLX: the lowest finite number hides a key, so that a query without keys averages all.
+  constexpr double kHidden = -3.4e38;
+  if (op.causal && key > query + op.keys - op.queries) sum = kHidden;
+  if (op.mask_kind == MaskKind::kAdditive) sum += static_cast<const float*>(op.mask)[at];
+  if (op.mask_kind == MaskKind::kBoolean && !static_cast<const uint8_t*>(op.mask)[at]) {
+    sum = kHidden;
+  }
+  return sum;
+}
+
+void check_attention(int64_t queries, std::mt19937_64& random) {
+  use_kernels(random);
+  const int64_t batches = draw(random, 1, 2);
+  const int64_t group = draw(random, 1, 3);
+  Attention op{};
+  op.kv_heads = draw(random, 1, 3);
+  op.heads = op.kv_heads * group;
+  op.queries = queries;
+  op.keys = draw_size(random, 40, 600);
+  op.dim = draw_size(random, 70, 300);
+  op.value_dim = draw_size(random, 70, 300);
+  op.scale = 1.0f / std::sqrt(static_cast<float>(op.dim));
+  const Heads q(batches, op.heads, op.queries, op.dim, random);
+  const Heads k(batches, op.kv_heads, op.keys, op.dim, random);
+  const Heads v(batches, op.kv_heads, op.keys, op.value_dim, random);
+  const Heads out(batches, op.heads, op.queries, op.value_dim, random);
+  for (const auto* part : {&q, &k, &v}) fill_numbers(part->array, random);
+  const Mask mask(op, batches, random);
+  op.q = q.array.data();
+  op.k = k.array.data();
+  op.v = v.array.data();
+  op.out = out.array.data();
+  std::copy_n(q.strides.begin(), 3, op.q_strides);
+  std::copy_n(k.strides.begin(), 3, op.k_strides);
+  std::copy_n(v.strides.begin(), 3, op.v_strides);
+  std::copy_n(out.strides.begin(), 3, op.out_strides);
+  attention(op, batches);
+
+  for (int sample = 0; sample < 6; ++sample) {
+    const int64_t batch = draw(random, 0, batches - 1);
+    const int64_t head = draw(random, 0, op.heads - 1);
+    const int64_t query = sample == 0 ? op.queries - 1 : draw(random, 0, op.queries - 1);
+    std::vector<double> weights;
+    for (int64_t key = 0; key < op.keys; ++key) {
+      weights.push_back(score(op, batch, head, query, key, q.at(batch, head, query),
+                              k.at(batch, head / group, key)));
+    }
+    const double most = *std::max_element(weights.begin(), weights.end());
+    double sum = 0;
+    for (double& weight : weights) sum += weight = std::exp(weight - most);
+    for (int64_t d = 0; d < op.value_dim; ++d) {
+      double expected = 0;
+      for (int64_t key = 0; key < op.keys; ++key) {
+        expected += weights[static_cast<size_t>(key)] / sum * v.at(batch, head / group, key)[d];
+      }
+      expect_near(out.at(batch, head, query)[d], expected, 1e-5, "attention");
+    }
+  }
+}
+
+}  // namespace
+
+TEST("attention of few queries") {
+  require_level();
+  random_cases(150, [](std::mt19937_64& random) { check_attention(draw(random, 1, 8), random); });
+}
+
+TEST("attention of many queries") {
+  require_level();
+  random_cases(100, [](std::mt19937_64& random) {
+    check_attention(8 + draw_size(random, 30, 120), random);
+  });
+}
