@@ -1,7 +1,7 @@
 import { availableParallelism, cpus, totalmem } from 'node:os';
 import { z } from 'zod';
 import { UsageError } from '@mlx-runners/mlx-core/errors';
-import { writeOutputFile } from './output-file.js';
+import { writeWholeFile } from '@mlx-runners/mlx-core/whole-file';
 
 /**
  * The bench file format, `bench/results/<name>.json`. Ours and the peer's figure of a row come from
@@ -68,7 +68,7 @@ export async function writeBenchFile(path: string, bench: BenchFile): Promise<vo
   if (!parsed.success) {
     throw new UsageError(`Not a bench result: ${z.prettifyError(parsed.error)}`);
   }
-  await writeOutputFile(path, `${JSON.stringify(parsed.data, null, 2)}\n`);
+  await writeWholeFile(path, `${JSON.stringify(parsed.data, null, 2)}\n`);
 }
 
 /** The rows as an aligned table, for people. */

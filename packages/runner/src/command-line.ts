@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { MlxRunnersError } from '@mlx-runners/mlx-core/errors';
+import { MlxRunnersError, printable, systemReason } from '@mlx-runners/mlx-core/errors';
 import { Command, CommanderError } from 'commander';
 import { handleInterrupts, runCleanups } from './interruption.js';
 
@@ -55,7 +55,7 @@ export async function runProgram(program: Command, argv = process.argv): Promise
     process.exit(report(error, verbose));
   };
   process.on('uncaughtException', crash);
-  ignoreClosedPipes();
+  watchOutput();
   let code: number;
   try {
     await program.parseAsync(argv);
@@ -76,7 +76,7 @@ function report(error: unknown, verbose: boolean): number {
   if (error instanceof CommanderError) {
     return error.exitCode === 0 ? EXIT_OK : EXIT_MISUSE;
   }
-  process.stderr.write(`error: ${describe(error, verbose)}\n`);
+  printError(describe(error, verbose));
   if (verbose && error instanceof Error) process.stderr.write(`${stacks(error)}\n`);
   const isMisuse = error instanceof MlxRunnersError && error.code === 'USAGE';
   return isMisuse ? EXIT_MISUSE : EXIT_FAILURE;
@@ -84,8 +84,8 @@ function report(error: unknown, verbose: boolean): number {
 
 function describe(error: unknown, verbose: boolean): string {
   const message = error instanceof Error ? error.message || error.name : String(error);
-  if (error instanceof MlxRunnersError || verbose) return oneLine(message);
-  return `${oneLine(message)} (--verbose shows where it comes from)`;
+  if (error instanceof MlxRunnersError || verbose) return message;
+  return `${message} (--verbose shows where it comes from)`;
 }
 
 /** The error's stack and those of its causes. */
@@ -94,24 +94,30 @@ function stacks(error: Error): string {
   return error.cause instanceof Error ? `${stack}\ncaused by ${stacks(error.cause)}` : stack;
 }
 
-function oneLine(text: string): string {
-  return text.trim().replace(/\s*\n\s*/g, ' ');
+/** Tells the user of a failure, in one line, that does not end the program. */
+export function printError(message: string): void {
+  process.stderr.write(`error: ${oneLine(message)}\n`);
 }
 
-let pipesWatched = false;
+function oneLine(text: string): string {
+  return printable(text.trim().replace(/\s*\n\s*/g, ' '), Infinity);
+}
 
-/** `… | head -1` closes the pipe early: nobody is listening any more, which is no error. */
-function ignoreClosedPipes(): void {
-  if (pipesWatched) return;
-  pipesWatched = true;
+let outputWatched = false;
+
+/** Ends the program when nobody can get its results any more. */
+function watchOutput(): void {
+  if (outputWatched) return;
+  outputWatched = true;
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EPIPE') throw error;
     runCleanups();
-    process.exit(process.exitCode ?? EXIT_OK);
+    // `… | head -1` closes the pipe early: nobody is listening any more, which is no error.
+    if (error.code === 'EPIPE') process.exit(process.exitCode ?? EXIT_OK);
+    printError(`standard output can't be written: ${systemReason(error)}.`);
+    process.exit(EXIT_FAILURE);
   });
-  process.stderr.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EPIPE') throw error;
-  });
+  // There is nowhere left to tell of it; results still have their place.
+  process.stderr.on('error', () => undefined);
 }
 
 function readPackage(moduleUrl: string): { version: string; description: string } {

@@ -1,8 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { basename, extname } from 'node:path';
-import { CheckpointError } from '@mlx-runners/mlx-core/errors';
+import { CheckpointError, systemReason } from '@mlx-runners/mlx-core/errors';
 import { mx, type MxArray } from '@mlx-runners/mlx-core';
-import { reasonOf } from './json-file.js';
 
 /** Tensors (weights under `w.<checkpoint name>`), and what computed them. */
 export interface TensorGolden {
@@ -59,7 +58,7 @@ async function readText(path: string): Promise<string> {
   try {
     return await readFile(path, 'utf8');
   } catch (cause) {
-    throw new CheckpointError(`${path} ${reasonOf(cause)}`, { cause });
+    throw new CheckpointError(`${path} can't be read: ${systemReason(cause)}.`, { cause });
   }
 }
 

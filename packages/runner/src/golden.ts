@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
-import { CheckpointError, MlxRunnersError } from '@mlx-runners/mlx-core/errors';
-import { EXIT_FAILURE } from './command-line.js';
+import { CheckpointError, MlxRunnersError, printable } from '@mlx-runners/mlx-core/errors';
+import { EXIT_FAILURE, printError } from './command-line.js';
 import type { GoldenResult } from './golden-comparison.js';
 import { readGolden, type GoldenFixture, type LoadTensors } from './golden-fixture.js';
 import { userPath } from './user-path.js';
@@ -43,7 +43,7 @@ export function addGoldenCommand<Options extends object>(
         const verdict = await checkFile(file, checkers, options, load);
         verdicts.push(verdict);
         if (!options.json) process.stdout.write(describeVerdict(verdict));
-        if (verdict.error !== undefined) process.stderr.write(`error: ${verdict.error}\n`);
+        if (verdict.error !== undefined) printError(verdict.error);
       }
       const failed = verdicts.filter(({ ok }) => !ok).length;
       if (options.json) {
@@ -99,7 +99,8 @@ function content(fixture: GoldenFixture): string {
   if (fixture.kind === 'json') return 'a JSON file of another layout';
   const names = [...fixture.tensors.keys()].filter((name) => !name.startsWith('w.'));
   const modelType = JSON.stringify(fixture.metadata.config?.model_type) ?? 'none';
-  return `its model type is ${modelType}, its tensors are ${names.join(', ') || 'none'}`;
+  const some = names.length > 5 ? [...names.slice(0, 5), `${names.length - 5} more`] : names;
+  return `its model type is ${modelType}, its tensors are ${some.join(', ') || 'none'}`;
 }
 
 function describeVerdict({ file, ok, results, error }: FileVerdict): string {
@@ -110,7 +111,9 @@ function describeVerdict({ file, ok, results, error }: FileVerdict): string {
   );
   const passed = results.filter((result) => result.ok).length;
   const summary = error === undefined ? `${passed} of ${results.length} tensors` : 'not checked';
-  return [file, ...lines, `  ${ok ? 'ok' : 'FAILED'}: ${summary}`, ''].join('\n');
+  return [printable(file, Infinity), ...lines, `  ${ok ? 'ok' : 'FAILED'}: ${summary}`, ''].join(
+    '\n',
+  );
 }
 
 function describeResult({ kind, maxError, tolerance, note }: GoldenResult): string {

@@ -8,7 +8,15 @@ export {
   type BenchRow,
   type Machine,
 } from './bench.js';
-export { createProgram, EXIT_FAILURE, EXIT_MISUSE, EXIT_OK, runProgram } from './command-line.js';
+export { checkOptions, optionsOf } from './check-options.js';
+export {
+  createProgram,
+  EXIT_FAILURE,
+  EXIT_MISUSE,
+  EXIT_OK,
+  printError,
+  runProgram,
+} from './command-line.js';
 export { addGoldenCommand, type GoldenChecker } from './golden.js';
 export {
   compareFloats,
@@ -35,8 +43,10 @@ export {
   type MeasuredProgram,
   type Measurement,
 } from './measure-in-turns.js';
-export { nonEmpty, numberFrom, oneOf, wholeNumber, type OptionParser } from './option-values.js';
-export { writeOutputFile } from './output-file.js';
+export { addModelsCommand, type ModelsCommandOptions } from './models.js';
+export * as schemas from './option-schemas.js';
+export { nonEmpty, oneOf, valueOf, wholeNumber, type OptionParser } from './option-values.js';
+export { planOutput, type OutputPlan } from './output-plan.js';
 export {
   audioProgress,
   downloadProgress,
@@ -46,10 +56,12 @@ export {
 export { loadRunnerManifest, runnerManifestSchema, type RunnerManifest } from './runner-json.js';
 export {
   choice,
+  loadOptionsSchema,
   withLogOptions,
   withModelOptions,
   withOutputOptions,
   withSeedOption,
+  type LoadOptions,
   type LogOptions,
   type ModelOptions,
   type OutputOptions,

@@ -1,4 +1,5 @@
 import type { DownloadProgress } from '@mlx-runners/hub';
+import { printable } from '@mlx-runners/mlx-core/errors';
 import cliProgress from 'cli-progress';
 import { onInterrupt } from './interruption.js';
 
@@ -93,7 +94,7 @@ function startBar(
   return {
     update(newLabel, done, total = 0) {
       if (state === 'stopped' || !(done >= 0)) return;
-      label = newLabel;
+      label = printable(newLabel);
       const known = total >= done ? total : 0;
       if (state === 'waiting') bar.start(known, done);
       else bar.setTotal(known);

@@ -1,9 +1,9 @@
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { HubError } from '@mlx-runners/mlx-core/errors';
+import { HubError, systemReason } from '@mlx-runners/mlx-core/errors';
 import { findModelSource, modelSourcesSchema } from '@mlx-runners/hub';
 import { z } from 'zod';
-import { readJsonFile } from './json-file.js';
 
 /** What `export-check` holds an exported method to. */
 const exportBudgetSchema = z.strictObject({
@@ -42,6 +42,21 @@ export type RunnerManifest = z.output<typeof runnerManifestSchema>;
  * @throws HubError where it can't be read or doesn't fit; the message lists every mistake.
  */
 export function loadRunnerManifest(folder: string | URL): RunnerManifest {
-  const path = typeof folder === 'string' ? folder : fileURLToPath(folder);
-  return readJsonFile(join(path, 'runner.json'), runnerManifestSchema, HubError);
+  const path = join(typeof folder === 'string' ? folder : fileURLToPath(folder), 'runner.json');
+  let content: unknown;
+  try {
+    content = JSON.parse(readFileSync(path, 'utf8'));
+  } catch (cause) {
+    const reason =
+      cause instanceof SyntaxError
+        ? `is not JSON: ${cause.message}`
+        : `can't be read: ${systemReason(cause)}.`;
+    throw new HubError(`${path} ${reason}`, { cause });
+  }
+  const parsed = runnerManifestSchema.safeParse(content);
+  if (parsed.success) return parsed.data;
+  const mistakes = parsed.error.issues.map(({ path: place, message }) =>
+    place.length ? `${place.join('.')}: ${message}` : message,
+  );
+  throw new HubError(`${path} does not fit: ${mistakes.join('; ')}`, { cause: parsed.error });
 }

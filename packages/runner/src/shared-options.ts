@@ -1,5 +1,8 @@
+import type { DownloadProgress } from '@mlx-runners/hub';
 import { Option, type Command } from 'commander';
-import { nonEmpty, oneOf, wholeNumber } from './option-values.js';
+import { z } from 'zod';
+import * as schemas from './option-schemas.js';
+import { nonEmpty, oneOf, valueOf, wholeNumber } from './option-values.js';
 import { userModel, userPath } from './user-path.js';
 
 /**
@@ -20,6 +23,19 @@ export interface ModelOptions {
   /** Undefined: one per core. */
   readonly threads?: number;
 }
+
+/** The options of every runner's `load(idOrPath, options)`. */
+export const loadOptionsSchema = z.strictObject({
+  /** Where to compute: the GPU where there is one, unless given. */
+  device: schemas.oneOf(DEVICES).optional(),
+  /** Of weights and activations: what suits the device, unless given. */
+  dtype: schemas.oneOf(DTYPES).optional(),
+  signal: schemas.abortSignal().optional(),
+  /** Called while model files are fetched. */
+  onProgress: schemas.callback<DownloadProgress>().optional(),
+});
+
+export type LoadOptions = z.input<typeof loadOptionsSchema>;
 
 /** `--model`, `--device`, `--dtype`, `--threads`. */
 export function withModelOptions<C extends Command>(
@@ -48,7 +64,9 @@ export interface SeedOptions {
 /** `--seed`. */
 export function withSeedOption<C extends Command>(command: C): C {
   return command.addOption(
-    new Option('--seed <n>', 'seed of everything drawn at random').argParser(wholeNumber('--seed')),
+    new Option('--seed <n>', 'seed of everything drawn at random').argParser(
+      valueOf('--seed', schemas.seed()),
+    ),
   );
 }
 
@@ -67,7 +85,8 @@ export function withLogOptions<C extends Command>(command: C): C {
 export interface OutputOptions<Format extends string = string> {
   /** Absolute path; undefined: results go to stdout. */
   readonly outputDir?: string;
-  readonly outputFormat: Format;
+  /** Undefined: the default, which can be told from one that was asked for. */
+  readonly outputFormat?: Format;
 }
 
 /** `--output-dir`, `--output-format`. */
@@ -81,7 +100,9 @@ export function withOutputOptions<C extends Command, Format extends string>(
         userPath(nonEmpty('--output-dir')(value)),
       ),
     )
-    .addOption(choice('--output-format', 'format of results', formats).default(defaultFormat));
+    .addOption(
+      choice('--output-format', `format of results, ${defaultFormat} unless given`, formats),
+    );
 }
 
 /** An option whose help lists the values it takes. */

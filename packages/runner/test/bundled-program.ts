@@ -1,4 +1,4 @@
-import { spawn, type ChildProcess } from 'node:child_process';
+import { spawn, type ChildProcess, type StdioOptions } from 'node:child_process';
 import { cpSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -15,6 +15,7 @@ export interface BundledProgram {
 export interface StartOptions {
   readonly cwd?: string;
   readonly env?: Record<string, string>;
+  readonly stdio?: StdioOptions;
 }
 
 export interface Outcome {
@@ -31,8 +32,11 @@ export async function bundleFakeRunner(): Promise<BundledProgram> {
     configFile: false,
     root: source,
     logLevel: 'error',
-    resolve: { conditions: ['@mlx-runners/source'] },
-    ssr: { noExternal: true },
+    // Sources of the workspace's packages, as in vitest.base.mjs, and not what was built last.
+    ssr: {
+      noExternal: true,
+      resolve: { conditions: ['@mlx-runners/source', 'node', 'import', 'default'] },
+    },
     build: {
       ssr: join(source, 'src/cli.ts'),
       outDir: join(folder, 'dist'),
@@ -40,10 +44,11 @@ export async function bundleFakeRunner(): Promise<BundledProgram> {
       target: 'es2022',
     },
   });
-  const start = (args: string[], { cwd = folder, env = {} }: StartOptions = {}) =>
+  const start = (args: string[], { cwd = folder, env = {}, stdio = 'pipe' }: StartOptions = {}) =>
     spawn(process.execPath, [join(folder, 'dist/cli.js'), ...args], {
       cwd,
       env: { PATH: process.env.PATH, ...env },
+      stdio,
     });
   return {
     folder,
@@ -56,8 +61,8 @@ export async function bundleFakeRunner(): Promise<BundledProgram> {
 export async function outcome(child: ChildProcess): Promise<Outcome> {
   let stdout = '';
   let stderr = '';
-  child.stdout!.setEncoding('utf8').on('data', (text: string) => (stdout += text));
-  child.stderr!.setEncoding('utf8').on('data', (text: string) => (stderr += text));
+  child.stdout?.setEncoding('utf8').on('data', (text: string) => (stdout += text));
+  child.stderr?.setEncoding('utf8').on('data', (text: string) => (stderr += text));
   const code = await new Promise<number | null>((resolve) => child.on('close', resolve));
   return { code, stdout, stderr };
 }

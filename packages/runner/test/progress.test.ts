@@ -58,7 +58,7 @@ test('long audio is shown in hours', () => {
 test('downloads are shown in bytes, and without a bar while the total is unknown', () => {
   const stream = new Terminal();
   using progress = downloadProgress({ stream });
-  progress.update({ file: 'config.json', bytes: 2300 });
+  progress.update({ file: 'config.json', bytes: 2300, totalBytes: 0 });
   expect(stream.text).toBe('config.json 2.3 kB');
   progress.stop();
 

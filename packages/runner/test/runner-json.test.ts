@@ -54,5 +54,7 @@ test('all mistakes are named at once', () => {
 });
 
 test('a folder without a manifest', () => {
-  expect(() => loadRunnerManifest(join(folder, 'absent'))).toThrow(/runner\.json does not exist/);
+  expect(() => loadRunnerManifest(join(folder, 'absent'))).toThrow(
+    /runner\.json can't be read: there is no such file/,
+  );
 });

@@ -1,41 +1,103 @@
-/** Reading a whole audio file or stream into memory, with cancellation. */
-import { open, type FileHandle } from 'node:fs/promises';
+/** Reading a whole audio file, device or stream into memory, within a limit and with cancellation. */
+import { close, constants, createReadStream, fstat, open, read, stat } from 'node:fs';
+import { Socket } from 'node:net';
+import { totalmem } from 'node:os';
+import { Readable } from 'node:stream';
+import { isatty } from 'node:tty';
 import { fileURLToPath } from 'node:url';
-import { AbortedError, AudioError, throwIfAborted } from '@mlx-runners/mlx-core/errors';
+import { promisify } from 'node:util';
+import {
+  AbortedError,
+  AudioError,
+  MlxRunnersError,
+  systemReason,
+  throwIfAborted,
+} from '@mlx-runners/mlx-core/errors';
+
+// Descriptors instead of FileHandles, because a socket takes over the one that it reads.
+const openFile = promisify(open);
+const statFile = promisify(fstat);
+const statPath = promisify(stat);
+const readFile = promisify(read);
+const closeFile = promisify(close);
 
 const READ_SIZE = 2 ** 26;
 
-const REASONS: Record<string, string> = {
-  ENOENT: 'there is no such file',
-  EACCES: 'permission denied',
-  EPERM: 'permission denied',
-  EISDIR: 'it is a folder',
-  ENOTDIR: 'a part of its path is not a folder',
-};
+const STDIN = '/dev/stdin';
+const INHERITED = /^\/(?:dev\/stdin|(?:dev|proc\/self)\/fd\/(\d+))$/;
 
 /**
- * All bytes of a file; pipes and devices are read to their end.
+ * The most bytes of one audio: 4 GiB, which is all that a WAV file holds, or a quarter of the
+ * memory, since decoding takes about three times as much again.
+ */
+const MAX_BYTES = Math.min(2 ** 32, Math.floor(memoryBytes() / 4));
+
+/** Sees each chunk with the bytes before it, and throws where the rest need not be read. */
+export type Inspect<Chunk> = (chunk: Chunk, bytesBefore: number) => void;
+
+/**
+ * All bytes of a file; pipes and devices are read to their end, `/dev/stdin` too where it is a pipe
+ * or socket. A pipe that nobody writes to does not keep `signal` from working.
  *
- * @throws AudioError where it can't be read, AbortedError when `signal` fires.
+ * @throws AudioError where it can't be read or is too large, AbortedError when `signal` fires.
  */
 export async function readAudioFile(
   file: string | URL,
+  inspect: Inspect<Uint8Array>,
   signal: AbortSignal | undefined,
 ): Promise<Uint8Array> {
   const path = localPath(file);
+  throwIfAborted(signal);
   try {
-    const handle = await open(path);
-    const stats = await handle.stat();
-    if (stats.isFile()) return await readRegularFile(handle, stats.size, signal);
-    // Pipes and devices. The stream closes the handle, even where a read never returns.
-    const stream: AsyncIterable<Uint8Array> = handle.createReadStream();
-    return joinBytes(await collect(stream, signal));
+    const inherited = inheritedStream(path);
+    if (inherited) return joinBytes(await collect(inherited, inspect, signal));
+    // Opened to block, a pipe without a writer would hold a thread, and the end of the process.
+    const descriptor = await openFile(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    return await readOpened(descriptor, inspect, signal);
   } catch (error) {
-    if (error instanceof AbortedError) throw error;
-    const { code, message } = error as NodeJS.ErrnoException;
-    const reason = (code && REASONS[code]) ?? message;
-    throw new AudioError(`Cannot read the audio file '${path}': ${reason}.`, { cause: error });
+    throw unreadable(error, path);
   }
+}
+
+/**
+ * The first bytes of a file, to tell early whether it can be read and what it is; undefined for pipes
+ * and devices, which can be read only once.
+ *
+ * @throws AudioError where `readAudioFile` would fail for certain
+ */
+export async function readStart(
+  file: string | URL,
+  length: number,
+): Promise<Uint8Array | undefined> {
+  const path = localPath(file);
+  if (path === STDIN && process.stdin.isTTY) terminal();
+  if (INHERITED.test(path)) return undefined;
+  try {
+    const stats = await statPath(path);
+    if (!stats.isFile() && !stats.isDirectory()) return undefined;
+    checkSize(stats.size);
+    const descriptor = await openFile(path, constants.O_RDONLY);
+    try {
+      const { bytesRead, buffer } = await readFile(
+        descriptor,
+        new Uint8Array(length),
+        0,
+        length,
+        0,
+      );
+      return buffer.subarray(0, bytesRead);
+    } finally {
+      await closeFile(descriptor);
+    }
+  } catch (error) {
+    throw unreadable(error, path);
+  }
+}
+
+function unreadable(error: unknown, path: string): unknown {
+  if (error instanceof MlxRunnersError) return error;
+  const why = systemReason(error);
+  return new AudioError(`Cannot read the audio file '${path}': ${why}.`, { cause: error });
 }
 
 function localPath(file: string | URL): string {
@@ -47,31 +109,76 @@ function localPath(file: string | URL): string {
   );
 }
 
-// fs.readFile refuses files of 2 GiB and more, which hours of studio audio reach.
-async function readRegularFile(
-  handle: FileHandle,
-  size: number,
-  signal: AbortSignal | undefined,
-): Promise<Uint8Array> {
+/**
+ * A pipe that the process was started with. Opened anew by its name it would never end where its
+ * writer is gone already, and a socket can't be opened by a name.
+ */
+function inheritedStream(path: string): Readable | undefined {
+  if (path === STDIN) return process.stdin.isTTY ? terminal() : process.stdin;
+  const descriptor = INHERITED.exec(path)?.[1];
+  if (descriptor === undefined) return undefined;
   try {
-    const bytes = new Uint8Array(size);
-    let length = 0;
-    while (length < size) {
-      throwIfAborted(signal);
-      const piece = Math.min(READ_SIZE, size - length);
-      const { bytesRead } = await handle.read(bytes, length, piece, length);
-      if (bytesRead === 0) break;
-      length += bytesRead;
-    }
-    return bytes.subarray(0, length);
-  } finally {
-    await handle.close();
+    return new Socket({ fd: Number(descriptor), readable: true, writable: false });
+  } catch {
+    return undefined; // It is a file or device, and has a name of its own.
   }
 }
 
-/** All chunks of a stream. A stream that stalls does not keep `signal` from working. */
-export async function collect<Chunk>(
+function terminal(): never {
+  throw new AudioError(
+    'Standard input is a terminal: pipe audio into it, as in `cat audio.wav | …`.',
+  );
+}
+
+async function readOpened(
+  descriptor: number,
+  inspect: Inspect<Uint8Array>,
+  signal: AbortSignal | undefined,
+): Promise<Uint8Array> {
+  let isOurs = true;
+  try {
+    const stats = await statFile(descriptor);
+    if (stats.isFile()) return await readRegularFile(descriptor, stats.size, signal);
+    if (isatty(descriptor)) terminal();
+    // Either closes the descriptor when it ends or is destroyed.
+    const stream = stats.isFIFO()
+      ? new Socket({ fd: descriptor, readable: true, writable: false })
+      : createReadStream('', { fd: descriptor });
+    isOurs = false;
+    return joinBytes(await collect(stream as AsyncIterable<Uint8Array>, inspect, signal));
+  } finally {
+    if (isOurs) await closeFile(descriptor);
+  }
+}
+
+// fs.readFile refuses files of 2 GiB and more, which hours of studio audio reach.
+async function readRegularFile(
+  descriptor: number,
+  size: number,
+  signal: AbortSignal | undefined,
+): Promise<Uint8Array> {
+  checkSize(size);
+  const bytes = new Uint8Array(size);
+  let length = 0;
+  while (length < size) {
+    throwIfAborted(signal);
+    const piece = Math.min(READ_SIZE, size - length);
+    const { bytesRead } = await readFile(descriptor, bytes, length, piece, length);
+    if (bytesRead === 0) break;
+    length += bytesRead;
+  }
+  return bytes.subarray(0, length);
+}
+
+/**
+ * All chunks of a stream. A stream that stalls does not keep `signal` from working.
+ *
+ * @throws AudioError past the limit, AbortedError when `signal` fires, and what `inspect` throws;
+ *   the stream is ended then.
+ */
+export async function collect<Chunk extends { byteLength: number } | { samples: Float32Array }>(
   stream: AsyncIterable<Chunk>,
+  inspect: Inspect<Chunk>,
   signal: AbortSignal | undefined,
 ): Promise<Chunk[]> {
   throwIfAborted(signal);
@@ -79,25 +186,53 @@ export async function collect<Chunk>(
   const listening = new AbortController();
   const aborted = new Promise<never>((_, reject) => {
     const onAbort = () => {
-      reject(new AbortedError());
+      reject(new AbortedError(undefined, { cause: signal?.reason }));
     };
     signal?.addEventListener('abort', onAbort, { once: true, signal: listening.signal });
   });
   const chunks: Chunk[] = [];
+  let bytes = 0;
   try {
     for (;;) {
       const next = await Promise.race([iterator.next(), aborted]);
       if (next.done) return chunks;
+      inspect(next.value, bytes);
+      bytes += sizeOf(next.value);
+      checkSize(bytes);
       chunks.push(next.value);
     }
   } catch (error) {
-    // Not awaited, since a generator that hangs in next() would hang here, too; and what it throws
-    // now no longer matters.
-    iterator.return?.().catch(String);
+    end(stream, iterator);
     throw error;
   } finally {
     listening.abort();
   }
+}
+
+function end(stream: unknown, iterator: AsyncIterator<unknown>): void {
+  // Node's iterators would wait for a chunk first, and keep the process alive meanwhile.
+  if (stream instanceof Readable) stream.destroy();
+  // Not awaited, since a generator that hangs in next() would hang here, too; and what it throws
+  // now no longer matters.
+  iterator.return?.().catch(String);
+}
+
+function sizeOf(chunk: { byteLength: number } | { samples: Float32Array }): number {
+  return 'byteLength' in chunk ? chunk.byteLength : chunk.samples.byteLength;
+}
+
+function checkSize(bytes: number): void {
+  if (bytes <= MAX_BYTES) return;
+  const limit = (MAX_BYTES / 2 ** 30).toFixed(1);
+  throw new AudioError(
+    `The audio is larger than ${limit} GiB, the most that is read at once here (4 GiB, or a ` +
+      'quarter of the memory): cut it into parts.',
+  );
+}
+
+function memoryBytes(): number {
+  // A container's limit; 0 or larger than the memory where there is none.
+  return Math.min(totalmem(), process.constrainedMemory() || Infinity);
 }
 
 export function joinBytes(chunks: Uint8Array[]): Uint8Array {

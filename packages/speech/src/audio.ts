@@ -1,12 +1,12 @@
 /** Audio in: from anything a caller has to the mono samples that models take. */
 import { setImmediate } from 'node:timers/promises';
 import { AudioError, throwIfAborted, UsageError } from '@mlx-runners/mlx-core/errors';
-import { collect, joinBytes, readAudioFile } from './audio-file.js';
-import { CONTAINER_NAMES, detectContainer } from './container.js';
+import { collect, joinBytes, readAudioFile, readStart, type Inspect } from './audio-file.js';
+import { CONTAINER_BYTES, CONTAINER_NAMES, detectContainer } from './container.js';
 import { MAX_SAMPLE_RATE, MIN_SAMPLE_RATE, resampleInSteps } from './resample.js';
 import { decodeWav, type PcmAudio } from './wav.js';
 
-/** Mono samples, nominally within −1..1, and their rate in Hz. */
+/** Mono samples, nominally within −1..1 and at most ±100, and their rate in Hz. */
 export interface AudioSamples {
   samples: Float32Array;
   sampleRate: number;
@@ -43,23 +43,31 @@ export interface Audio extends AudioSamples {
  * The container is told from the bytes, never from a name. Audio without a single sample is valid
  * and gives empty samples.
  *
- * @throws AudioError where the input can't be read or decoded, has no rate, or holds NaN or
- *   infinite samples; UsageError for a senseless `sampleRate` option; AbortedError when `signal`
- *   fires.
+ * @throws AudioError where the input can't be read or decoded, is too large (4 GiB, or a quarter of
+ *   the memory), has no rate, or holds samples that are NaN or beyond ±100; UsageError for a
+ *   senseless `sampleRate` option; AbortedError when `signal` fires.
  */
 export async function loadAudio(input: AudioInput, options: LoadAudioOptions = {}): Promise<Audio> {
   const { sampleRate = 16_000, signal } = options;
   checkTargetRate(sampleRate);
   throwIfAborted(signal);
-  const pcm = await readPcm(input, signal);
-  checkSourceRate(pcm.sampleRate);
-  const mono = mixToMono(pcm.samples);
-  checkFinite(mono);
+  const source = await readMono(input, signal);
   return {
-    samples: await resampleYielding(mono, pcm.sampleRate, sampleRate, signal),
+    samples: await resampleYielding(source.samples, source.sampleRate, sampleRate, signal),
     sampleRate,
-    duration: mono.length / pcm.sampleRate,
+    duration: source.samples.length / source.sampleRate,
   };
+}
+
+/**
+ * Whether a file can be read and is of a known format, as far as its first bytes tell: for commands
+ * that load a model before they come to the audio. Pipes are left alone.
+ *
+ * @throws AudioError where `loadAudio` would fail for certain
+ */
+export async function checkAudioFile(file: string | URL): Promise<void> {
+  const start = await readStart(file, CONTAINER_BYTES);
+  if (start) named(nameOf(file), () => checkContent(start));
 }
 
 /** The mean of the channels; one channel is returned as it is. */
@@ -75,49 +83,92 @@ export function mixToMono(channels: Float32Array[]): Float32Array {
   return mono;
 }
 
-async function readPcm(input: AudioInput, signal: AbortSignal | undefined): Promise<PcmAudio> {
-  if (typeof input === 'string' || input instanceof URL) {
-    const bytes = await readAudioFile(input, signal);
-    return decodeAudio(bytes, `'${input instanceof URL ? input.pathname : input}': `);
-  }
-  if (isBytes(input)) return decodeAudio(asBytes(input), '');
-  if (isStream(input)) return fromStream(input, signal);
-  return fromSamples(input);
+async function readMono(input: AudioInput, signal: AbortSignal | undefined): Promise<AudioSamples> {
+  if (typeof input === 'string' || input instanceof URL) return await fromFile(input, signal);
+  if (isBytes(input)) return usable(decodeAudio(asBytes(input)));
+  return usable(isStream(input) ? await fromStream(input, signal) : fromSamples(input));
 }
 
-function decodeAudio(bytes: Uint8Array, prefix: string): PcmAudio {
+async function fromFile(
+  file: string | URL,
+  signal: AbortSignal | undefined,
+): Promise<AudioSamples> {
+  const name = nameOf(file);
+  const inspect: Inspect<Uint8Array> = (chunk, bytesBefore) => {
+    if (bytesBefore === 0) named(name, () => checkStart(chunk));
+  };
+  const bytes = await readAudioFile(file, inspect, signal);
+  return named(name, () => usable(decodeAudio(bytes)));
+}
+
+function nameOf(file: string | URL): string {
+  return file instanceof URL ? file.pathname : file;
+}
+
+/** Does something with a file's content; an AudioError gets the file's name. */
+function named<Result>(name: string, use: () => Result): Result {
   try {
-    if (bytes.length === 0) throw new AudioError('The audio is empty (0 bytes).');
-    const container = detectContainer(bytes);
-    if (container === 'wav') return decodeWav(bytes);
-    throw new AudioError(
-      container
-        ? `${CONTAINER_NAMES[container]} audio can't be decoded; only WAV can. Convert it with ` +
-            `\`ffmpeg -i in.${container} -ar 16000 -ac 1 out.wav\`.`
-        : `This is no known audio format (it starts with the bytes ${hexStart(bytes)}); WAV is ` +
-            'supported. `ffmpeg -i FILE -ar 16000 -ac 1 out.wav` converts most others.',
-    );
+    return use();
   } catch (error) {
-    if (prefix === '' || !(error instanceof AudioError)) throw error;
-    throw new AudioError(prefix + error.message, { cause: error });
+    if (!(error instanceof AudioError)) throw error;
+    throw new AudioError(`'${name}': ${error.message}`, { cause: error });
   }
+}
+
+function usable({ samples, sampleRate }: PcmAudio): AudioSamples {
+  checkSourceRate(sampleRate);
+  samples.forEach(checkSamples);
+  return { samples: mixToMono(samples), sampleRate };
+}
+
+function decodeAudio(bytes: Uint8Array): PcmAudio {
+  checkContent(bytes);
+  return decodeWav(bytes);
+}
+
+function checkContent(bytes: Uint8Array): void {
+  if (bytes.length === 0) throw new AudioError('The audio is empty (0 bytes).');
+  checkContainer(bytes);
+}
+
+/** Refuses a stream that is no WAV by its first chunk: the rest may never end. */
+function checkStart(chunk: Uint8Array): void {
+  if (chunk.length >= CONTAINER_BYTES) checkContainer(chunk);
+}
+
+function checkContainer(bytes: Uint8Array): void {
+  const container = detectContainer(bytes);
+  if (container === 'wav') return;
+  throw new AudioError(
+    container
+      ? `${CONTAINER_NAMES[container]} audio can't be decoded; only WAV can. Convert it with ` +
+          `\`ffmpeg -i in.${container} -ar 16000 -ac 1 out.wav\`.`
+      : `This is no known audio format (it starts with the bytes ${hexStart(bytes)}); WAV is ` +
+          'supported. `ffmpeg -i FILE -ar 16000 -ac 1 out.wav` converts most others.',
+  );
 }
 
 function hexStart(bytes: Uint8Array): string {
   return Buffer.from(bytes.subarray(0, 4)).toString('hex');
 }
 
-function fromSamples(audio: AudioSamples): PcmAudio {
+function fromSamples(audio: unknown): PcmAudio {
   if (ArrayBuffer.isView(audio) || Array.isArray(audio)) {
     throw new AudioError(
       'Samples alone do not say their rate: pass { samples, sampleRate } with the rate in Hz.',
     );
   }
-  const { samples, sampleRate } = (audio ?? {}) as Partial<AudioSamples>;
+  if (typeof audio !== 'object' || audio === null || !('samples' in audio)) {
+    throw new AudioError(
+      'Audio must be a path, a file: URL, bytes, a stream of bytes, or { samples, sampleRate }, ' +
+        `not ${typeName(audio)}.`,
+    );
+  }
+  const { samples, sampleRate } = audio as { samples: unknown; sampleRate?: unknown };
   if (!(samples instanceof Float32Array)) {
     throw new AudioError(
-      'Audio must be a path, a file: URL, bytes, a stream of bytes, or { samples, sampleRate } ' +
-        'with samples as a Float32Array within -1..1.',
+      `Samples must be a Float32Array within -1..1, not ${typeName(samples)}: ` +
+        'Float32Array.from() converts, and 16-bit integers are divided by 32768.',
     );
   }
   if (typeof sampleRate !== 'number') {
@@ -126,18 +177,21 @@ function fromSamples(audio: AudioSamples): PcmAudio {
   return { samples: [samples], sampleRate };
 }
 
+/** `null`, `number`, or the name of a class such as `Float64Array`. */
+function typeName(value: unknown): string {
+  if (value === null || typeof value !== 'object') return value === null ? 'null' : typeof value;
+  const { name } = (value as { constructor?: { name?: string } }).constructor ?? {};
+  return name ?? 'an object';
+}
+
 async function fromStream(
   stream: AsyncIterable<AudioBytes> | AsyncIterable<AudioSamples>,
   signal: AbortSignal | undefined,
 ): Promise<PcmAudio> {
-  const chunks = await collect<AudioBytes | AudioSamples>(stream, signal);
-  if (chunks.every(isBytes)) return decodeAudio(joinBytes(chunks.map(asBytes)), '');
-  if (chunks.some((chunk) => isBytes(chunk) || typeof chunk === 'string')) {
-    throw new AudioError(
-      'A stream of audio must give only bytes (no text encoding), or only { samples, sampleRate }.',
-    );
-  }
-  const pieces = (chunks as AudioSamples[]).map(fromSamples);
+  const chunks = await collect<AudioBytes | AudioSamples>(stream, inspectChunk, signal);
+  if (chunks.every(isBytes)) return decodeAudio(joinBytes(chunks.map(asBytes)));
+  if (chunks.some(isBytes)) throw new AudioError(STREAM_CONTENT);
+  const pieces = chunks.map(fromSamples);
   const { sampleRate } = pieces[0];
   const other = pieces.find((piece) => piece.sampleRate !== sampleRate);
   if (other) {
@@ -146,6 +200,15 @@ async function fromStream(
     );
   }
   return { samples: [joinSamples(pieces.map((piece) => piece.samples[0]))], sampleRate };
+}
+
+const STREAM_CONTENT =
+  'A stream of audio must give only bytes (no text encoding), or only { samples, sampleRate }.';
+
+function inspectChunk(chunk: unknown, bytesBefore: number): void {
+  if (typeof chunk === 'string') throw new AudioError(STREAM_CONTENT);
+  if (!isBytes(chunk)) fromSamples(chunk);
+  else if (bytesBefore === 0) checkStart(asBytes(chunk));
 }
 
 function joinSamples(pieces: Float32Array[]): Float32Array {
@@ -189,11 +252,15 @@ function isRate(rate: number): boolean {
   return Number.isInteger(rate) && rate >= MIN_SAMPLE_RATE && rate <= MAX_SAMPLE_RATE;
 }
 
-function checkFinite(samples: Float32Array): void {
-  const index = samples.findIndex((sample) => !Number.isFinite(sample));
-  if (index >= 0) {
+// 40 dB beyond full scale, where no recording is: such samples are damaged, or integers.
+const LOUDEST = 100;
+
+function checkSamples(samples: Float32Array): void {
+  for (let i = 0; i < samples.length; i++) {
+    if (Math.abs(samples[i]) <= LOUDEST) continue; // which NaN is not
     throw new AudioError(
-      `Sample ${index} of the audio is ${samples[index]}; all samples must be finite numbers.`,
+      `Sample ${i} of the audio is ${samples[i]}; samples must be numbers within -1..1 (somewhat ` +
+        `more is fine, up to ${LOUDEST}). 16-bit integers are divided by 32768.`,
     );
   }
 }

@@ -36,7 +36,10 @@ export const CONTAINER_NAMES: Record<Container, string> = {
 
 const WAVE_CONTAINERS = ['RIFF', 'RIFX', 'RF64', 'BW64'];
 
-/** The container of a file's bytes (the first 16 are enough), or undefined for none of these. */
+/** So many first bytes tell a container. */
+export const CONTAINER_BYTES = 16;
+
+/** The container of a file's first bytes, or undefined for none of these. */
 export function detectContainer(bytes: Uint8Array): Container | undefined {
   const text = (from: number, to: number) => String.fromCharCode(...bytes.subarray(from, to));
   const start = text(0, 4);

@@ -1,4 +1,4 @@
-export { loadAudio, mixToMono } from './audio.js';
+export { checkAudioFile, loadAudio, mixToMono } from './audio.js';
 export type { Audio, AudioInput, AudioSamples, LoadAudioOptions } from './audio.js';
 export { detectContainer } from './container.js';
 export type { Container } from './container.js';
@@ -11,4 +11,5 @@ export type { Segment, Transcript, Word } from './transcript.js';
 export { decodeWav, encodeWav } from './wav.js';
 export type { PcmAudio, WavDepth } from './wav.js';
 export { formatTranscript, TRANSCRIPT_FORMATS, writeOutputs } from './writers/index.js';
+export { transcriptJson } from './writers/json.js';
 export type { TranscriptFormat, WriteOutputsOptions } from './writers/index.js';

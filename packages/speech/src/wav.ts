@@ -10,7 +10,10 @@
  */
 import { endianness } from 'node:os';
 import { AudioError } from '@mlx-runners/mlx-core/errors';
-import wavefile from 'wavefile';
+import * as wavefileModule from 'wavefile';
+
+// Node gives what CommonJS exports as `default`; bundlers take wavefile's ES module, which has none.
+const { WaveFile } = 'default' in wavefileModule ? wavefileModule.default : wavefileModule;
 
 /** Decoded audio: one array a channel, all equally long, nominally within −1..1. */
 export interface PcmAudio {
@@ -99,7 +102,7 @@ export function encodeWav(audio: PcmAudio, options: { depth?: WavDepth } = {}): 
   const { samples, sampleRate } = audio;
   const depth = options.depth ?? '16';
   checkEncodable(audio, depth);
-  const wav = new wavefile.WaveFile();
+  const wav = new WaveFile();
   wav.fromScratch(samples.length, sampleRate, depth, []);
   // Samples are packed here: wavefile needs 1.4 s for 30 s of floats, and wraps at full scale.
   Object.assign(wav.data, { samples: interleave(samples, depth) });
@@ -260,7 +263,7 @@ function companding(tag: number): ArrayLike<number> {
   let table = compandingTables.get(tag);
   if (!table) {
     const codes = Uint8Array.from({ length: 256 }, (_, code) => code);
-    const wav = new wavefile.WaveFile();
+    const wav = new WaveFile();
     wav.fromScratch(1, 8000, tag === A_LAW ? '8a' : '8m', codes);
     if (tag === A_LAW) wav.fromALaw();
     else wav.fromMuLaw();

@@ -96,6 +96,11 @@ describe('what becomes of it', () => {
     }
   });
 
+  test('samples somewhat beyond full scale are kept', async () => {
+    const samples = Float32Array.of(1.5, -100, 100);
+    expect((await loadAudio({ samples, sampleRate: 16000 })).samples).toEqual(samples);
+  });
+
   test('channels are mixed by their mean', () => {
     const channels = [Float32Array.of(1, 0), Float32Array.of(0.5, 0), Float32Array.of(0, 0.75)];
     expect(mixToMono(channels)).toEqual(Float32Array.of(0.5, 0.25));
@@ -134,10 +139,36 @@ describe('what is refused', () => {
     ['16-bit samples', new Int16Array(4), /do not say their rate/],
     ['samples with no rate', { samples: ramp }, /need their rate/],
     ['samples in a list', { samples: [0, 1], sampleRate: 16000 }, /Float32Array/],
-    ['nothing', undefined, /must be a path/],
-    ['a number', 42, /must be a path/],
+    [
+      'doubles',
+      { samples: Float64Array.of(0, 1), sampleRate: 16000 },
+      /not Float64Array: Float32A/,
+    ],
+    ['nothing', undefined, /must be a path.* not undefined/],
+    ['null', null, /must be a path.* not null/],
+    ['a number', 42, /must be a path.* not number/],
+    ['an object', { path: 'a.wav' }, /must be a path.* not Object/],
+    ['a rate that is text', { samples: ramp, sampleRate: '16000' }, /need their rate/],
     ['an impossible rate', { samples: ramp, sampleRate: 12 }, /rate of 12 Hz.*1000 to 768000/],
     ['NaN', { samples: Float32Array.of(0, NaN), sampleRate: 16000 }, /Sample 1 .* NaN/],
+    [
+      '3e38',
+      { samples: Float32Array.of(0, 3e38), sampleRate: 16000 },
+      /Sample 1 .* 3.*e\+38.*-1\.\.1/,
+    ],
+    [
+      'integers',
+      { samples: Float32Array.of(0, -9000), sampleRate: 8000 },
+      /-9000.*divided by 32768/,
+    ],
+    [
+      'huge samples that cancel out in the mean',
+      riff([
+        fmt({ tag: 3, bits: 32, channels: 2 }),
+        { id: 'data', body: bytesOf(Float32Array.of(2e38, -2e38)) },
+      ]),
+      /Sample 0 .*e\+38/,
+    ],
     [
       'infinity',
       riff([fmt({ tag: 3, bits: 32 }), { id: 'data', body: bytesOf(Float32Array.of(-Infinity)) }]),

@@ -17,6 +17,8 @@ export interface FormatFields {
   blockAlign?: number;
   /** Makes the chunk extensible, with this as the codec. */
   subformat?: number;
+  /** Of `bits`, in an extensible chunk. */
+  validBits?: number;
 }
 
 export function riff(chunks: Chunk[], container = 'RIFF', bigEndian = false): Uint8Array {
@@ -50,7 +52,7 @@ export function fmt(fields: FormatFields = {}, bigEndian = false): Chunk {
   put(bits, 14, 2);
   if (subformat !== undefined) {
     put(22, 16, 2);
-    put(bits, 18, 2);
+    put(fields.validBits ?? bits, 18, 2);
     put(subformat, 24, 2);
   }
   return { id: 'fmt ', body };

@@ -42,6 +42,22 @@ describe('sample formats', () => {
     expect(mono(riff([fmt({ bits: 32 }), { id: 'data', body }]))).toEqual(expected);
   });
 
+  // "The bits that represent the sample amplitude are stored in the most significant bits of i, and
+  // the remaining bits are set to zero" (Multimedia Programming Interface and Data Specifications).
+  test.each([
+    ['13 bits in 16', { bits: 13 }, bytesOf(Int16Array.of(-32768, 16384, 8)), [-1, 0.5, 2 ** -12]],
+    ['5 bits in 8, unsigned', { bits: 5 }, Uint8Array.of(0, 192, 136), [-1, 0.5, 2 ** -4]],
+    ['20 bits in 24', { bits: 20 }, Uint8Array.of(0, 0, 0x80, 16, 0, 0), [-1, 2 ** -19]],
+    [
+      '20 valid bits of 24, extensible',
+      { bits: 24, validBits: 20, subformat: 1 },
+      Uint8Array.of(0, 0, 0x80, 16, 0, 0),
+      [-1, 2 ** -19],
+    ],
+  ])('%s: the most significant ones', (_, fields, body, expected) => {
+    expect(mono(riff([fmt(fields), { id: 'data', body }]))).toEqual(expected);
+  });
+
   test.each([
     ['32-bit', 32, Float32Array.of(0.25, -1.5, 1)],
     ['64-bit', 64, Float64Array.of(0.25, -1.5, 1)],

@@ -5,7 +5,8 @@ import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
-import { interruptSignal, onInterrupt, writeOutputFile } from '@mlx-runners/runner';
+import { writeWholeFile } from '@mlx-runners/mlx-core/whole-file';
+import { interruptSignal, onInterrupt } from '@mlx-runners/runner';
 
 const execute = promisify(execFile);
 
@@ -29,7 +30,7 @@ export async function pythonWith(
   const pip = ['-m', 'pip', 'install', '--no-deps', '--only-binary', ':all:'];
   const quiet = ['--quiet', '--disable-pip-version-check', '--no-input'];
   await installStep(python, [...pip, ...quiet, '--requirement', requirements]);
-  await writeOutputFile(installed, wanted);
+  await writeWholeFile(installed, wanted);
   return python;
 }
 

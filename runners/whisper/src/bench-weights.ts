@@ -1,7 +1,7 @@
 /** Whisper's weights as mlx-whisper reads them: OpenAI's names and sizes, in MLX's layout. */
 import { join } from 'node:path';
 import { CheckpointError, mx, type MxArray } from '@mlx-runners/mlx-core';
-import { writeOutputFile } from '@mlx-runners/runner';
+import { writeWholeFile } from '@mlx-runners/mlx-core/whole-file';
 import type { WhisperConfig } from './config.js';
 import type { Whisper } from './model.js';
 
@@ -61,5 +61,5 @@ export async function writeMlxWhisperModel(model: Whisper, folder: string): Prom
   }
   mx.saveSafetensors(join(folder, 'weights.safetensors'), tensors);
   const config = `${JSON.stringify(dimensions(model.config), null, 2)}\n`;
-  await writeOutputFile(join(folder, 'config.json'), config);
+  await writeWholeFile(join(folder, 'config.json'), config);
 }

@@ -1,8 +1,8 @@
 /** Whisper's weights by the names of model.ts, from Hugging Face's or CTranslate2's files. */
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { CheckpointError, mx, type Dtype, type MxArray } from '@mlx-runners/mlx-core';
-import { readCheckpoint } from '@mlx-runners/nn';
+import { CheckpointError, mx, quoted, type Dtype, type MxArray } from '@mlx-runners/mlx-core';
+import { readCheckpoint, readJsonFile } from '@mlx-runners/nn';
 import { configFromTensors, parseConfig, type WhisperConfig } from './config.js';
 import { Whisper } from './model.js';
 
@@ -20,7 +20,10 @@ export function sanitize(tensors: ReadonlyMap<string, MxArray>): Tensors {
   for (const [name, tensor] of tensors) {
     if (name === 'proj_out.weight') continue;
     const own = name.replace(/^model\./, '');
-    renamed.set(own, convolution.test(own) ? tensor.swapaxes(1, 2).contiguous() : tensor);
+    if (renamed.has(own)) throw new CheckpointError(`The checkpoint has ${own} twice.`);
+    // One of another rank stays as it is, to be refused for its shape.
+    const isConvolution = convolution.test(own) && tensor.ndim === 3;
+    renamed.set(own, isConvolution ? tensor.swapaxes(1, 2).contiguous() : tensor);
   }
   return renamed;
 }
@@ -57,12 +60,12 @@ const fused: readonly (readonly [RegExp, string, readonly string[]])[] = [
   ],
 ];
 
-const parameters: Readonly<Record<string, string>> = {
-  weight: 'weight',
-  bias: 'bias',
-  gamma: 'weight',
-  beta: 'bias',
-};
+const parameters: ReadonlyMap<string, string> = new Map([
+  ['weight', 'weight'],
+  ['bias', 'bias'],
+  ['gamma', 'weight'],
+  ['beta', 'bias'],
+]);
 
 /** Settings that CTranslate2 keeps among the variables, and what they have to be. */
 const settings: Readonly<Record<string, readonly number[] | undefined>> = {
@@ -83,7 +86,12 @@ function renamed(name: string): string | undefined {
   return match && name.replace(match[0], match[1]);
 }
 
-function splitRows(tensor: MxArray, parts: number): MxArray[] {
+function splitRows(variable: string, tensor: MxArray, parts: number): MxArray[] {
+  if (tensor.ndim === 0 || tensor.shape[0] % parts !== 0) {
+    throw new CheckpointError(
+      `${variable} [${tensor.shape.join(', ')}] can't be cut into ${parts} projections.`,
+    );
+  }
   const pieces = mx.split(tensor, parts, 0);
   tensor.dispose();
   return pieces;
@@ -97,21 +105,21 @@ export function fromCTranslate2(variables: ReadonlyMap<string, MxArray>): {
   const tensors: Tensors = new Map();
   const unknown: string[] = [];
   for (const [variable, tensor] of variables) {
-    if (variable in settings) continue;
+    if (Object.hasOwn(settings, variable)) continue;
     if (variable.endsWith('/position_encodings/encodings')) {
       tensors.set(variable.replace(/\/.*/, '.embed_positions.weight'), tensor);
       continue;
     }
     const cut = variable.lastIndexOf('/');
     const name = variable.slice(0, cut);
-    const parameter = parameters[variable.slice(cut + 1)];
+    const parameter = parameters.get(variable.slice(cut + 1));
     const target = parameter && renamed(name);
     const joint = fused.find(([pattern]) => pattern.test(name));
     if (target) {
       tensors.set(`${target}.${parameter}`, tensor);
     } else if (parameter && joint) {
       const [pattern, owner, projections] = joint;
-      for (const [i, piece] of splitRows(tensor, projections.length).entries()) {
+      for (const [i, piece] of splitRows(variable, tensor, projections.length).entries()) {
         // CTranslate2 fills the bias that keys don't have with zeros.
         if (projections[i] === 'k_proj' && parameter === 'bias') piece.dispose();
         else tensors.set(`${name.replace(pattern, owner)}.${projections[i]}.${parameter}`, piece);
@@ -122,7 +130,7 @@ export function fromCTranslate2(variables: ReadonlyMap<string, MxArray>): {
   }
   if (unknown.length > 0) {
     throw new CheckpointError(
-      `The CTranslate2 model is no Whisper: it has ${unknown.slice(0, 5).join(', ')}.`,
+      `The CTranslate2 model is no Whisper: it has ${unknown.slice(0, 5).map(quoted).join(', ')}.`,
     );
   }
   return { tensors, heads: readSettings(variables) };
@@ -132,7 +140,10 @@ function readSettings(variables: ReadonlyMap<string, MxArray>): {
   encoder: number;
   decoder: number;
 } {
-  const value = (name: string): number | undefined => variables.get(name)?.itemSync();
+  const value = (name: string): number | undefined => {
+    const variable = variables.get(name);
+    return variable?.size === 1 ? variable.reshape([]).itemSync() : undefined;
+  };
   for (const [name, allowed] of Object.entries(settings)) {
     const found = value(name);
     if (allowed && found !== undefined && !allowed.includes(found)) {
@@ -149,14 +160,44 @@ function readSettings(variables: ReadonlyMap<string, MxArray>): {
   return heads;
 }
 
-export function readJson(folder: string, name: string): unknown {
-  const path = join(folder, name);
-  if (!existsSync(path)) return undefined;
-  try {
-    return JSON.parse(readFileSync(path, 'utf8')) as unknown;
-  } catch (error) {
-    throw new CheckpointError(`${path} is not JSON: ${(error as Error).message}`, { cause: error });
+const WEIGHTS = ['model.safetensors', 'model.safetensors.index.json', 'model.bin'];
+
+/**
+ * Tells what a folder lacks, before anything is read.
+ *
+ * @throws CheckpointError when it is no folder, or not whole
+ */
+export function checkModelFolder(folder: string): void {
+  const holds =
+    'a model folder holds config.json, tokenizer.json and model.safetensors (or its shards and ' +
+    "their model.safetensors.index.json), or CTranslate2's model.bin and tokenizer.json.";
+  if (!statSync(folder).isDirectory()) {
+    throw new CheckpointError(`${folder} is a file: ${holds}`);
   }
+  const has = (name: string): boolean => existsSync(join(folder, name));
+  const weights = WEIGHTS.find(has);
+  const lacking = [
+    ...(has('tokenizer.json') ? [] : ['tokenizer.json']),
+    ...(has('config.json') || weights === 'model.bin' ? [] : ['config.json']),
+    ...(weights ? [] : ['the weights']),
+  ];
+  if (lacking.length > 0) {
+    throw new CheckpointError(`${folder} lacks ${lacking.join(' and ')}: ${holds}`);
+  }
+}
+
+function readWeights(folder: string): { config: WhisperConfig; weights: Tensors } {
+  const { format, tensors } = readCheckpoint(folder);
+  if (format === 'safetensors') {
+    const path = join(folder, 'config.json');
+    return { config: parseConfig(readJsonFile(path), path), weights: sanitize(tensors) };
+  }
+  const converted = fromCTranslate2(tensors);
+  const path = join(folder, 'model.bin');
+  return {
+    config: configFromTensors(converted.tensors, converted.heads, path),
+    weights: sanitize(converted.tensors),
+  };
 }
 
 /**
@@ -166,19 +207,17 @@ export function readJson(folder: string, name: string): unknown {
  * @throws CheckpointError when files are missing, unreadable or don't fit together
  */
 export async function loadWhisper(folder: string, dtype: Dtype): Promise<Whisper> {
-  const { format, tensors } = readCheckpoint(folder);
-  let config: WhisperConfig;
-  let weights: Tensors;
-  if (format === 'ctranslate2') {
-    const converted = fromCTranslate2(tensors);
-    config = configFromTensors(converted.tensors, converted.heads);
-    weights = sanitize(converted.tensors);
-  } else {
-    config = parseConfig(readJson(folder, 'config.json'), join(folder, 'config.json'));
-    weights = sanitize(tensors);
+  const model = mx.tidy(() => {
+    const { config, weights } = readWeights(folder);
+    const network = new Whisper(config);
+    network.load(weights, { dtype });
+    return network;
+  });
+  try {
+    await mx.eval(...model.parameters().values());
+  } catch (error) {
+    model.dispose();
+    throw error;
   }
-  const model = new Whisper(config);
-  model.load(weights, { dtype });
-  await mx.eval(...model.parameters().values());
   return model;
 }

@@ -3,15 +3,19 @@
 import { basename, extname } from 'node:path';
 import {
   addGoldenCommand,
+  addModelsCommand,
   audioProgress,
-  choice,
   createProgram,
   downloadProgress,
+  EXIT_FAILURE,
   interruptSignal,
-  numberFrom,
+  loadOptionsSchema,
+  optionsOf,
+  planOutput,
+  printError,
   runProgram,
   userPath,
-  wholeNumber,
+  valueOf,
   withLogOptions,
   withModelOptions,
   withOutputOptions,
@@ -19,122 +23,133 @@ import {
   type LogOptions,
   type ModelOptions,
   type OutputOptions,
+  type OutputPlan,
   type SeedOptions,
 } from '@mlx-runners/runner';
-import { mx, UsageError } from '@mlx-runners/mlx-core';
+import { AudioError, FileError, mx, printable, UsageError } from '@mlx-runners/mlx-core';
 import {
+  checkAudioFile,
   formatTranscript,
   TRANSCRIPT_FORMATS,
+  transcriptJson,
   writeOutputs,
   type Transcript,
   type TranscriptFormat,
 } from '@mlx-runners/speech';
+import { Option } from 'commander';
 import { addBenchCommand } from './bench.js';
+import { parseConfig } from './config.js';
 import { goldenCheckers } from './golden.js';
+import { transcribeOptionsSchema, type TranscribeOptions } from './options.js';
 import { load, manifest, type WhisperModel } from './pipeline.js';
-import type { Task } from './tokens.js';
-import { transcribeDefaults } from './transcribe.js';
 
-const formats = [...TRANSCRIPT_FORMATS, 'all'] as const;
+type Options = ModelOptions &
+  TranscribeOptions &
+  LogOptions &
+  SeedOptions &
+  OutputOptions<TranscriptFormat | 'all'>;
 
-interface Options
-  extends ModelOptions, LogOptions, SeedOptions, OutputOptions<TranscriptFormat | 'all'> {
-  language?: string;
-  task: Task;
-  temperature?: number;
-  bestOf: number;
-  noSpeechThreshold: number;
-  logprobThreshold: number;
-  compressionRatioThreshold: number;
-  conditionOnPreviousText: boolean;
-  initialPrompt?: string;
+const defaults: Record<string, unknown> = transcribeOptionsSchema.parse({});
+const schemas: Record<string, (typeof transcribeOptionsSchema.shape)[keyof TranscribeOptions]> =
+  transcribeOptionsSchema.shape;
+
+/** An option of `transcribe()` as a flag: `--best-of` is `bestOf`, with its limits and default. */
+function decodingOption(flags: string, description: string): Option {
+  const option = new Option(flags, description);
+  // commander would take --no-speech-threshold for the negation of a --speech-threshold.
+  option.negate = false;
+  const name = option.attributeName();
+  return option.default(defaults[name]).argParser(valueOf(option.long!, schemas[name]));
 }
 
 const program = createProgram('whisper', import.meta.url);
-program.argument('<audio...>', 'WAV files').usage('[options] <audio...>');
+program.argument('<audio...>', 'WAV files; - is standard input').usage('[options] <audio...>');
 withModelOptions(program, { defaultModel: manifest.defaultModel });
-program
-  .option('--language <code>', 'language of the speech, such as en; detected unless given')
-  .addOption(
-    choice('--task', 'keep the language, or translate to English', [
-      'transcribe',
-      'translate',
-    ]).default(transcribeDefaults.task),
-  )
-  .option(
+const decoding: [flags: string, description: string][] = [
+  ['--language <name>', 'language of the speech, such as en or English; detected unless given'],
+  ['--task <task>', 'transcribe keeps the language, translate gives English'],
+  [
     '--temperature <t>',
-    'one sampling temperature instead of 0 with fallback to higher ones',
-    numberFrom('--temperature', { min: 0, max: 2 }),
-  )
-  .option(
-    '--best-of <n>',
-    'candidates at temperatures above 0',
-    wholeNumber('--best-of', { min: 1, max: 64 }),
-    transcribeDefaults.bestOf,
-  )
-  .option(
-    '--no-speech-threshold <p>',
-    'no-speech probability above which a window may be silent',
-    numberFrom('--no-speech-threshold', { min: 0, max: 1 }),
-    transcribeDefaults.noSpeechThreshold,
-  )
-  .option(
-    '--logprob-threshold <x>',
-    'mean log-probability below which a text is tried again',
-    numberFrom('--logprob-threshold', {}),
-    transcribeDefaults.logprobThreshold,
-  )
-  .option(
-    '--compression-ratio-threshold <x>',
-    'compression ratio above which a text is tried again',
-    numberFrom('--compression-ratio-threshold', { min: 0 }),
-    transcribeDefaults.compressionRatioThreshold,
-  )
-  .option('--initial-prompt <text>', 'text shown to the model before the first window')
-  .option('--no-condition-on-previous-text', 'decode each window without the text before it');
-withOutputOptions(program, { formats, defaultFormat: 'txt' });
+    'one sampling temperature, instead of rising ones until a text is plausible',
+  ],
+  ['--best-of <n>', 'candidates at temperatures above 0'],
+  ['--no-speech-threshold <p>', 'no-speech probability above which a window may be silent'],
+  ['--logprob-threshold <x>', 'mean log-probability below which a text is tried again'],
+  ['--compression-ratio-threshold <x>', 'compression ratio above which a text is tried again'],
+  ['--initial-prompt <text>', 'text shown to the model before the first window'],
+];
+for (const [flags, description] of decoding) {
+  program.addOption(decodingOption(flags, description));
+}
+program.option('--no-condition-on-previous-text', 'decode each window without the text before it');
+withOutputOptions(program, { formats: [...TRANSCRIPT_FORMATS, 'all'], defaultFormat: 'txt' });
 withSeedOption(program);
 withLogOptions(program);
 program.action(transcribeFiles);
 addGoldenCommand(program, goldenCheckers);
 addBenchCommand(program);
+addModelsCommand(program, manifest, { checkConfig: parseConfig });
 
 await runProgram(program);
 
+interface Input {
+  /** As the user typed it. */
+  name: string;
+  path: string;
+  /** Of the files written, without extension. */
+  baseName: string;
+}
+
+function inputOf(file: string): Input {
+  if (file === '-') return { name: 'standard input', path: '/dev/stdin', baseName: 'stdin' };
+  return { name: file, path: userPath(file), baseName: basename(file, extname(file)) };
+}
+
 async function transcribeFiles(files: string[], options: Options): Promise<void> {
-  if (options.outputDir !== undefined) checkBaseNames(files);
+  const inputs = files.map(inputOf);
+  const plan = planOutput(
+    options,
+    TRANSCRIPT_FORMATS,
+    inputs.map(({ baseName }) => baseName),
+  );
+  if (inputs.filter(({ path }) => path === '/dev/stdin').length > 1) {
+    throw new UsageError('Standard input can be read only once.');
+  }
+  // A typo in a name shows before the model is loaded.
+  const readable: Input[] = [];
+  for (const input of inputs) {
+    if (await succeeds(input, plan, () => checkAudioFile(input.path))) readable.push(input);
+  }
+  if (readable.length === 0) return;
   if (options.threads !== undefined) mx.setThreads(options.threads);
   await using model = await loadWithProgress(options);
-  for (const file of files) {
-    const started = performance.now();
-    const transcript = await transcribeFile(model, file, options);
-    const seconds = (performance.now() - started) / 1000;
-    await output(file, transcript, options);
-    if (!options.quiet) process.stderr.write(`${timing(file, transcript, seconds)}\n`);
+  for (const input of readable) {
+    await succeeds(input, plan, () => transcribeFile(model, input, plan, options));
   }
 }
 
-/** @throws UsageError where two inputs would write the same output file */
-function checkBaseNames(files: readonly string[]): void {
-  const seen = new Map<string, string>();
-  for (const file of files) {
-    const name = basename(file, extname(file));
-    const earlier = seen.get(name);
-    if (earlier !== undefined) {
-      throw new UsageError(
-        `${earlier} and ${file} would both be written as ${name}: give them to separate runs, or rename one.`,
-      );
-    }
-    seen.set(name, file);
+/** Does something with one input. Its failure is told, and the others still have their turn. */
+async function succeeds(
+  { name }: Input,
+  { json }: OutputPlan<TranscriptFormat>,
+  work: () => Promise<void>,
+): Promise<boolean> {
+  try {
+    await work();
+    return true;
+  } catch (error) {
+    if (!(error instanceof AudioError || error instanceof FileError)) throw error;
+    printError(error.message);
+    if (json) printJson({ file: name, error: { code: error.code, message: error.message } });
+    process.exitCode = EXIT_FAILURE;
+    return false;
   }
 }
 
 async function loadWithProgress(options: Options): Promise<WhisperModel> {
   using progress = downloadProgress(options);
-  const { model, device, dtype } = options;
-  return await load(model, {
-    device,
-    dtype,
+  return await load(options.model, {
+    ...optionsOf(loadOptionsSchema, options),
     signal: interruptSignal(),
     onProgress: progress.update,
   });
@@ -142,37 +157,53 @@ async function loadWithProgress(options: Options): Promise<WhisperModel> {
 
 async function transcribeFile(
   model: WhisperModel,
-  file: string,
+  input: Input,
+  plan: OutputPlan<TranscriptFormat>,
+  options: Options,
+): Promise<void> {
+  const started = performance.now();
+  const transcript = await transcribeWithProgress(model, input, options);
+  const seconds = (performance.now() - started) / 1000;
+  await output(input, transcript, plan, options);
+  if (!options.quiet) process.stderr.write(`${timing(input, transcript, seconds)}\n`);
+}
+
+async function transcribeWithProgress(
+  model: WhisperModel,
+  { name, path }: Input,
   options: Options,
 ): Promise<Transcript> {
-  using progress = audioProgress(basename(file), options);
-  const { temperature, seed, ...decoding } = options;
-  return await model
-    .transcribe(userPath(file), {
-      ...decoding,
-      ...(temperature === undefined ? {} : { temperature: [temperature] }),
-      ...(seed === undefined ? {} : { seed }),
-      signal: interruptSignal(),
-      onProgress: ({ seconds, duration }) => progress.update(seconds, duration),
-    })
-    .result();
+  using progress = audioProgress(basename(name), options);
+  const transcription = model.transcribe(path, {
+    ...optionsOf(transcribeOptionsSchema, options),
+    signal: interruptSignal(),
+    onProgress: ({ seconds, duration }) => progress.update(seconds, duration),
+  });
+  return await transcription.result();
 }
 
-async function output(file: string, transcript: Transcript, options: Options): Promise<void> {
-  const { outputDir, outputFormat, json } = options;
-  const wanted = outputFormat === 'all' ? TRANSCRIPT_FORMATS : [outputFormat];
+async function output(
+  { name, baseName }: Input,
+  transcript: Transcript,
+  { outputDir, formats, json }: OutputPlan<TranscriptFormat>,
+  { quiet }: Options,
+): Promise<void> {
   if (outputDir !== undefined) {
-    const baseName = basename(file, extname(file));
-    const paths = await writeOutputs(transcript, { outputDir, baseName, formats: wanted });
-    if (!options.quiet) process.stderr.write(`wrote ${paths.join(', ')}\n`);
-    if (!json) return;
+    const paths = await writeOutputs(transcript, { outputDir, baseName, formats });
+    const written = paths.map((path) => printable(path, Infinity)).join(', ');
+    if (!quiet) process.stderr.write(`wrote ${written}\n`);
   }
-  for (const format of json ? (['json'] as const) : wanted) {
-    process.stdout.write(formatTranscript(transcript, format));
-  }
+  if (json) printJson({ file: name, ...transcriptJson(transcript) });
+  else if (outputDir === undefined) process.stdout.write(formatTranscript(transcript, formats[0]));
 }
 
-function timing(file: string, { duration, language }: Transcript, seconds: number): string {
+/** One line, so that the results of several inputs are a line each. */
+function printJson(result: object): void {
+  process.stdout.write(`${JSON.stringify(result)}\n`);
+}
+
+function timing({ name }: Input, { duration, language }: Transcript, seconds: number): string {
   const speed = (duration / seconds).toFixed(1);
-  return `${basename(file)}: ${duration.toFixed(1)} s of audio (${language ?? 'no speech'}) in ${seconds.toFixed(2)} s, ${speed}x real time`;
+  const label = printable(basename(name), Infinity);
+  return `${label}: ${duration.toFixed(1)} s of audio (${language ?? 'no speech'}) in ${seconds.toFixed(2)} s, ${speed}x real time`;
 }

@@ -1,50 +1,48 @@
 /** Whisper's configuration: config.json as Hugging Face writes it, or read off CTranslate2's tensors. */
 import { CheckpointError, type MxArray } from '@mlx-runners/mlx-core';
+import { fitted } from '@mlx-runners/nn';
 import { z } from 'zod';
 
-const positive = z.number().int().positive();
+// Far above any Whisper's: what is larger is damage, and must not be built before it is noticed.
+const size = z
+  .int()
+  .positive()
+  .max(2 ** 24);
+const layers = z.int().positive().max(1000);
 
 /** Sizes of the network; fields named as in config.json. */
 export const whisperConfigSchema = z.object({
-  vocab_size: positive,
-  num_mel_bins: positive,
-  d_model: positive,
-  encoder_layers: positive,
-  encoder_attention_heads: positive,
-  encoder_ffn_dim: positive,
-  decoder_layers: positive,
-  decoder_attention_heads: positive,
-  decoder_ffn_dim: positive,
-  max_source_positions: positive.default(1500),
-  max_target_positions: positive.default(448),
+  vocab_size: size,
+  num_mel_bins: size,
+  d_model: size,
+  encoder_layers: layers,
+  encoder_attention_heads: size,
+  encoder_ffn_dim: size,
+  decoder_layers: layers,
+  decoder_attention_heads: size,
+  decoder_ffn_dim: size,
+  max_source_positions: size.default(1500),
+  max_target_positions: size.default(448),
   activation_function: z.literal('gelu').default('gelu'),
   scale_embedding: z.literal(false).default(false),
 });
 
 export type WhisperConfig = z.infer<typeof whisperConfigSchema>;
 
-/** Checks a config.json. @throws CheckpointError listing every field that is missing or wrong */
+/** Checks a config.json. @throws CheckpointError naming the fields that are missing or wrong */
 export function parseConfig(json: unknown, source = 'config.json'): WhisperConfig {
-  const parsed = whisperConfigSchema.safeParse(json);
-  if (!parsed.success) {
-    const problems = parsed.error.issues.map(
-      ({ path, message }) => `${path.join('.')}: ${message}`,
-    );
-    throw new CheckpointError(
-      `${source} does not describe a Whisper model: ${problems.join('; ')}.`,
-    );
-  }
+  const config = fitted(json, whisperConfigSchema, source, 'the configuration of a Whisper');
   const {
     d_model: width,
     encoder_attention_heads: encoder,
     decoder_attention_heads: decoder,
-  } = parsed.data;
+  } = config;
   if (width % encoder !== 0 || width % decoder !== 0) {
     throw new CheckpointError(
       `${source}: d_model ${width} can't be cut into ${encoder} and ${decoder} heads.`,
     );
   }
-  return parsed.data;
+  return config;
 }
 
 /**
@@ -54,6 +52,7 @@ export function parseConfig(json: unknown, source = 'config.json'): WhisperConfi
 export function configFromTensors(
   tensors: ReadonlyMap<string, MxArray>,
   heads: { encoder: number; decoder: number },
+  source = 'The CTranslate2 model',
 ): WhisperConfig {
   const size = (name: string, axis: number): number | undefined => tensors.get(name)?.shape[axis];
   const layers = (part: string): number => {
@@ -76,6 +75,6 @@ export function configFromTensors(
       max_source_positions: size('encoder.embed_positions.weight', 0),
       max_target_positions: size('decoder.embed_positions.weight', 0),
     },
-    'The CTranslate2 model',
+    source,
   );
 }

@@ -86,7 +86,7 @@ async function step(
   positions: readonly number[],
 ): Promise<Logits[]> {
   const length = ids[0].length;
-  const logits = mx.tidy(() => {
+  using logits = mx.tidy(() => {
     const input = mx.array(Int32Array.from(ids.flat()), [ids.length, length]);
     const hidden = model.decoder.forward(input, cache);
     const wanted =
@@ -94,7 +94,6 @@ async function step(
     return model.decoder.logits(wanted).astype('float32');
   });
   const values = (await logits.data()) as Float32Array;
-  logits.dispose();
   const vocabulary = model.config.vocab_size;
   return Array.from({ length: ids.length * positions.length }, (_, i) =>
     values.subarray(i * vocabulary, (i + 1) * vocabulary),

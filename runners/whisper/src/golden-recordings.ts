@@ -17,6 +17,7 @@ import { z } from 'zod';
 import { EncodedWindow } from './model.js';
 import { loadRecogniser, manifest } from './pipeline.js';
 import { decodeWindow, lookAt, firstLogits, type Recogniser } from './decode.js';
+import { transcribeSettings } from './options.js';
 import { transcribeSamples } from './transcribe.js';
 
 const decoded = z.object({ ids: z.array(z.number()), text: z.string() });
@@ -123,14 +124,14 @@ async function checkLongCase(
   reference: RecordingCase,
 ): Promise<GoldenResult> {
   const tokens: number[] = [];
-  const info = { duration: 0, language: null };
   const options = {
     language: 'en',
-    temperature: [0],
+    temperature: 0,
     conditionOnPreviousText: false,
     noSpeechThreshold: 1,
   };
-  for await (const segment of transcribeSamples(recogniser, samples, options, info)) {
+  const settings = transcribeSettings(options, [...recogniser.special.languages.keys()]);
+  for await (const segment of transcribeSamples(recogniser, samples, settings)) {
     tokens.push(...segment.tokens);
   }
   const expected = list(reference.timestamps?.ids ?? []);

@@ -1,3 +1,5 @@
-export { load, WhisperModel, type LoadOptions, type Transcription } from './pipeline.js';
-export type { TranscribeOptions } from './transcribe.js';
+export { load, WhisperModel } from './pipeline.js';
+export type { LoadOptions } from '@mlx-runners/runner';
+export type { TranscribeOptions } from './options.js';
+export type { Transcription } from './transcription.js';
 export type { Task } from './tokens.js';

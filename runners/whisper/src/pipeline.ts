@@ -1,58 +1,88 @@
 /** Audio in, transcript out: the public API of @mlx-runners/whisper. */
 import { fileURLToPath } from 'node:url';
-import { DisposedError, mx, UsageError, type Device, type Dtype } from '@mlx-runners/mlx-core';
-import { resolveModel, type DownloadProgress } from '@mlx-runners/hub';
-import { loadRunnerManifest } from '@mlx-runners/runner';
-import { loadAudio, type AudioInput, type Segment, type Transcript } from '@mlx-runners/speech';
+import {
+  CheckpointError,
+  DisposedError,
+  mx,
+  quoted,
+  throwIfAborted,
+  UsageError,
+} from '@mlx-runners/mlx-core';
+import { resolveModel } from '@mlx-runners/hub';
+import {
+  checkOptions,
+  loadOptionsSchema,
+  loadRunnerManifest,
+  type LoadOptions,
+} from '@mlx-runners/runner';
+import { loadAudio, type AudioInput, type Segment } from '@mlx-runners/speech';
 import { loadTokenizer } from '@mlx-runners/text';
-import { loadWhisper } from './checkpoint.js';
+import { checkModelFolder, loadWhisper } from './checkpoint.js';
+import { parseConfig } from './config.js';
 import type { Recogniser } from './decode.js';
-import { specialTokens, suppressedTokens } from './tokens.js';
-import { transcribeSamples, type TranscribeOptions, type RecordingInfo } from './transcribe.js';
+import type { Whisper } from './model.js';
+import { specialTokens, suppressedTokens, type SpecialTokens } from './tokens.js';
+import { transcribeSettings, type Settings, type TranscribeOptions } from './options.js';
+import { transcribeSamples } from './transcribe.js';
+import { RunningTranscription, type RecordingInfo, type Transcription } from './transcription.js';
 
 /** runner.json of this package. */
 export const manifest = loadRunnerManifest(fileURLToPath(new URL('..', import.meta.url)));
-
-export interface LoadOptions {
-  /** Where to compute: the GPU where there is one, unless given. */
-  device?: Device;
-  /** Of weights and activations: float32 on the CPU, float16 on a GPU, unless given. */
-  dtype?: Extract<Dtype, 'float32' | 'float16' | 'bfloat16'>;
-  signal?: AbortSignal;
-  /** Called while model files are fetched. */
-  onProgress?: (progress: DownloadProgress) => void;
-}
 
 /** Everything that decoding needs, from a model's files. @internal */
 export async function loadRecogniser(
   idOrPath: string,
   options: LoadOptions = {},
 ): Promise<Recogniser> {
-  const { signal, onProgress } = options;
-  const folder = await resolveModel(idOrPath, { models: manifest.models, signal, onProgress });
+  if (typeof idOrPath !== 'string' || idOrPath.trim() === '') {
+    const given = quoted(idOrPath);
+    throw new UsageError(`load() takes the id of a model or the path of its folder, not ${given}.`);
+  }
+  const { signal, onProgress } = checkOptions('load()', loadOptionsSchema, options);
+  const folder = await resolveModel(idOrPath, {
+    models: manifest.models,
+    checkConfig: parseConfig,
+    signal,
+    onProgress,
+  });
+  checkModelFolder(folder);
   if (options.device) mx.setDevice(options.device);
   const dtype = options.dtype ?? (mx.device() === 'gpu' ? 'float16' : 'float32');
-  const tokenizer = await loadTokenizer(folder);
-  const special = specialTokens(tokenizer);
-  const suppressed = suppressedTokens(tokenizer, special);
-  const model = await loadWhisper(folder, dtype);
-  return { model, tokenizer, special, suppressed };
+  try {
+    const tokenizer = await loadTokenizer(folder);
+    const special = specialTokens(tokenizer);
+    const suppressed = suppressedTokens(tokenizer, special);
+    throwIfAborted(signal);
+    const model = await loadWhisper(folder, dtype);
+    checkVocabulary(model, special);
+    return { model, tokenizer, special, suppressed };
+  } catch (error) {
+    if (!(error instanceof CheckpointError) || error.message.includes(folder)) throw error;
+    throw new CheckpointError(`${folder}: ${error.message}`, { cause: error });
+  }
+}
+
+/** The model has to have logits for every token that decoding asks for. */
+function checkVocabulary(model: Whisper, special: SpecialTokens): void {
+  const { languages, ...tokens } = special;
+  const largest = Math.max(...Object.values(tokens), ...languages.values());
+  const { vocab_size: vocabulary } = model.config;
+  if (largest < vocabulary) return;
+  model.dispose();
+  throw new CheckpointError(
+    `The tokenizer has the special token ${largest}, the model only ${vocabulary} tokens.`,
+  );
 }
 
 /**
  * Loads a model: an id of the Hugging Face hub, one of runner.json's short names, or a folder with
  * Hugging Face's or CTranslate2's files.
  *
- * @throws HubError when the files can't be had, CheckpointError when they don't fit together
+ * @throws HubError when the files can't be had, CheckpointError when they don't fit together,
+ *   UsageError for options that make no sense, AbortedError when the signal fires
  */
 export async function load(idOrPath: string, options: LoadOptions = {}): Promise<WhisperModel> {
   return new WhisperModel(await loadRecogniser(idOrPath, options));
-}
-
-/** A transcription under way: iterate over it for segments as they come, or await `result()`. */
-export interface Transcription extends AsyncIterable<Segment> {
-  /** The whole transcript, once all audio is done. */
-  result(): Promise<Transcript>;
 }
 
 export class WhisperModel {
@@ -79,8 +109,19 @@ export class WhisperModel {
    */
   transcribe(audio: AudioInput, options: TranscribeOptions = {}): Transcription {
     if (this.#disposed) throw new DisposedError('The model was disposed.');
-    checkOptions(options, this.languages);
-    return new RunningTranscription(this.#recogniser, audio, options);
+    const settings = transcribeSettings(options, this.languages);
+    return new RunningTranscription(this.#run(audio, settings));
+  }
+
+  async *#run(audio: AudioInput, settings: Settings): AsyncGenerator<Segment, RecordingInfo> {
+    try {
+      const { samples } = await loadAudio(audio, { signal: settings.signal });
+      return yield* transcribeSamples(this.#recogniser, samples, settings);
+    } catch (error) {
+      if (!(this.#disposed && error instanceof DisposedError)) throw error;
+      const message = 'The model was disposed before the transcription had ended.';
+      throw new DisposedError(message, { cause: error });
+    }
   }
 
   /** Frees the weights. Twice is fine; a transcription under way fails with a DisposedError. */
@@ -92,65 +133,5 @@ export class WhisperModel {
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.dispose();
-  }
-}
-
-const thresholds = ['noSpeechThreshold', 'logprobThreshold', 'compressionRatioThreshold'] as const;
-
-function checkOptions(options: TranscribeOptions, languages: readonly string[]): void {
-  const { language, task, temperature, bestOf } = options;
-  if (language !== undefined && !languages.includes(language)) {
-    const known = languages.length === 1 ? 'The model knows only' : 'Known are';
-    throw new UsageError(`There is no language ${language}. ${known} ${languages.join(' ')}.`);
-  }
-  if (task !== undefined && task !== 'transcribe' && task !== 'translate') {
-    throw new UsageError(`The task has to be transcribe or translate, not ${String(task)}.`);
-  }
-  if (task === 'translate' && languages.length === 1) {
-    throw new UsageError('An English-only model can not translate.');
-  }
-  const isList = Array.isArray(temperature) && temperature.length > 0;
-  if (temperature !== undefined && !(isList && temperature.every((t) => t >= 0))) {
-    throw new UsageError('temperature has to be a list of numbers, 0 or more.');
-  }
-  for (const name of thresholds) {
-    if (options[name] !== undefined && !Number.isFinite(options[name])) {
-      throw new UsageError(`${name} has to be a number, not ${String(options[name])}.`);
-    }
-  }
-  if (bestOf !== undefined && !(Number.isInteger(bestOf) && bestOf >= 1)) {
-    throw new UsageError(`bestOf has to be a whole number of at least 1, not ${bestOf}.`);
-  }
-}
-
-class RunningTranscription implements Transcription {
-  readonly #segments: AsyncGenerator<Segment>;
-  readonly #seen: Segment[] = [];
-  readonly #info: RecordingInfo = { duration: 0, language: null };
-
-  constructor(recogniser: Recogniser, audio: AudioInput, options: TranscribeOptions) {
-    this.#segments = this.#run(recogniser, audio, options);
-  }
-
-  async *#run(
-    recogniser: Recogniser,
-    audio: AudioInput,
-    options: TranscribeOptions,
-  ): AsyncGenerator<Segment> {
-    const { samples } = await loadAudio(audio, { signal: options.signal });
-    for await (const segment of transcribeSamples(recogniser, samples, options, this.#info)) {
-      this.#seen.push(segment);
-      yield segment;
-    }
-  }
-
-  [Symbol.asyncIterator](): AsyncIterator<Segment> {
-    return this.#segments;
-  }
-
-  async result(): Promise<Transcript> {
-    while (!(await this.#segments.next()).done);
-    const text = this.#seen.map((segment) => segment.text).join('');
-    return { text: text.trim(), ...this.#info, segments: this.#seen };
   }
 }

@@ -39,7 +39,10 @@ export function specialTokens(tokenizer: Tokenizer): SpecialTokens {
   const translate = id('translate');
   const languages = new Map<string, number>();
   for (let token = sot + 1; token < translate; token++) {
-    const code = /^<\|([a-z]{2,3})\|>$/.exec(tokenizer.idToToken(token) ?? '')?.[1];
+    const name = tokenizer.idToToken(token);
+    // Nothing but languages lies between; a file that has `translate` far away is no Whisper's.
+    if (name === undefined) break;
+    const code = /^<\|([a-z]{2,3})\|>$/.exec(name)?.[1];
     if (code) languages.set(code, token);
   }
   const noTimestamps = id('notimestamps');
@@ -69,7 +72,7 @@ const musicalSymbols = Array.from('♩♪♫♬♭♮♯');
  * token, and what begins speaker tags. Follows `non_speech_tokens` in openai/whisper
  * `whisper/tokenizer.py`.
  */
-export function nonSpeechTokens(tokenizer: Tokenizer): number[] {
+function nonSpeechTokens(tokenizer: Tokenizer): number[] {
   // Inside words hyphens and apostrophes stay; at the start they mark annotations.
   const found = new Set([tokenizer.encode(' -')[0], tokenizer.encode(" '")[0]]);
   for (const symbol of [...symbols, ...musicalSymbols]) {

@@ -7,47 +7,9 @@ import { logMelSpectrogram, type Segment } from '@mlx-runners/speech';
 import { decodeWindow, lookAt, type DecodeResult, type Recogniser } from './decode.js';
 import { EncodedWindow } from './model.js';
 import { frameLevels, frameVolumes, isSteady, trimSilence, type Span } from './loudness.js';
-import { textOf, timePrecision, type Task } from './tokens.js';
-
-export interface TranscribeOptions {
-  /** `transcribe` keeps the language; `translate` gives English. */
-  task?: Task;
-  /** Language code such as `en`; detected from the first window unless given. */
-  language?: string;
-  /** Tried in order until one gives a plausible text. */
-  temperature?: readonly number[];
-  /** Candidates at temperatures above 0. */
-  bestOf?: number;
-  /** A text that compresses better than this repeats itself: the next temperature is tried. */
-  compressionRatioThreshold?: number;
-  /** A text less likely than this is tried again at the next temperature. */
-  logprobThreshold?: number;
-  /** A window is silent when no-speech is likelier than this and its text is unlikely. */
-  noSpeechThreshold?: number;
-  /** Whether each window is decoded with the text before it as a prompt. */
-  conditionOnPreviousText?: boolean;
-  /** Text that is shown to the model before the first window: names, style. */
-  initialPrompt?: string;
-  /** Seed of sampling at temperatures above 0. */
-  seed?: number;
-  signal?: AbortSignal;
-  /** Called after each window with the seconds of audio done. */
-  onProgress?: (progress: { seconds: number; duration: number }) => void;
-}
-
-export const transcribeDefaults = {
-  task: 'transcribe',
-  temperature: [0, 0.2, 0.4, 0.6, 0.8, 1],
-  bestOf: 5,
-  compressionRatioThreshold: 2.4,
-  logprobThreshold: -1,
-  noSpeechThreshold: 0.6,
-  conditionOnPreviousText: true,
-  seed: 0,
-} as const satisfies TranscribeOptions;
-
-type Settings = TranscribeOptions &
-  Required<Pick<TranscribeOptions, keyof typeof transcribeDefaults>>;
+import type { Settings } from './options.js';
+import { textOf, timePrecision } from './tokens.js';
+import type { RecordingInfo } from './transcription.js';
 
 const sampleRate = 16_000;
 const hopLength = 160;
@@ -149,33 +111,24 @@ function audibleTimes(volumes: Float32Array, { start, end }: Span, window: Span)
   return { start: trimmed.start / framesPerSecond, end: trimmed.end / framesPerSecond };
 }
 
-/** What is known of a recording besides its segments. */
-export interface RecordingInfo {
-  /** Seconds. */
-  duration: number;
-  /** The language given, or detected in the first window with speech; null before and without one. */
-  language: string | null;
-}
-
 /**
  * Transcribes mono samples at 16 kHz; yields segments as windows are decoded.
  *
- * @param info is filled in on the way
  * @throws AbortedError when the signal fires
  */
 export async function* transcribeSamples(
   recogniser: Recogniser,
   samples: Float32Array,
-  options: TranscribeOptions,
-  info: RecordingInfo,
-): AsyncGenerator<Segment> {
-  const settings: Settings = { ...transcribeDefaults, ...options };
+  settings: Settings,
+): AsyncGenerator<Segment, RecordingInfo> {
   const { model, special, tokenizer } = recogniser;
   const windowFrames = 2 * model.config.max_source_positions;
   const content = Math.floor(samples.length / hopLength);
-  info.duration = samples.length / sampleRate;
-  info.language = special.languages.size > 0 ? (settings.language ?? null) : 'en';
-  if (content === 0) return;
+  const info: RecordingInfo = {
+    duration: samples.length / sampleRate,
+    language: special.languages.size > 0 ? (settings.language ?? null) : 'en',
+  };
+  if (content === 0) return info;
   // One spectrogram of everything: its floor depends on the loudest frame of the whole recording.
   using features = logMelSpectrogram(samples, {
     nMels: model.config.num_mel_bins,
@@ -219,6 +172,7 @@ export async function* transcribeSamples(
     const seconds = Math.min(seek / framesPerSecond, info.duration);
     settings.onProgress?.({ seconds, duration: info.duration });
   }
+  return info;
 }
 
 /** Decodes one window; nothing for one without speech. */

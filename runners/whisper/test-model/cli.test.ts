@@ -45,10 +45,4 @@ describe('whisper', () => {
     expect(err).toMatch(/^error: '.*noise\.bin': This is no known audio format/);
     expect(readdirSync(folder)).not.toContain('none');
   });
-
-  it('names the file that is missing', () => {
-    const { code, err } = whisper(['missing.wav']);
-    expect(code).toBe(1);
-    expect(err).toMatch(/missing\.wav/);
-  });
 });

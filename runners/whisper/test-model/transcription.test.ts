@@ -183,16 +183,12 @@ describe('whisper-base', () => {
     expect(starts.length).toBeGreaterThan(0);
   });
 
-  it('refuses options that make no sense', () => {
+  it('takes languages by their names, and says which it knows', async () => {
+    if (!model) return;
+    const { language } = await model.transcribe(speechPath(), { language: 'English' }).result();
+    expect(language).toBe('en');
     expect(() => model?.transcribe(speechPath(), { language: 'xx' })).toThrow(
-      /There is no language xx/,
-    );
-    for (const temperature of [[], [NaN], NaN as never]) {
-      expect(() => model?.transcribe(speechPath(), { temperature })).toThrow(/temperature has/);
-    }
-    const noSpeechThreshold = NaN;
-    expect(() => model?.transcribe(speechPath(), { noSpeechThreshold })).toThrow(
-      /has to be a number/,
+      /There is no language xx\. Known are, also by their names, en zh/,
     );
   });
 });

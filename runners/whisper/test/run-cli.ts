@@ -1,5 +1,5 @@
 /** The built command line as a child process. */
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync, type ChildProcess, type StdioOptions } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
 const cli = fileURLToPath(new URL('../dist/cli.js', import.meta.url));
@@ -10,15 +10,39 @@ export interface CliResult {
   err: string;
 }
 
+export interface CliOptions {
+  cwd: string;
+  env?: Readonly<Record<string, string>>;
+  input?: Uint8Array;
+}
+
+// Started by Nx, the command line would take paths from the folder that Nx was started in.
+const environment = { ...process.env, NX_TASK_TARGET_PROJECT: undefined };
+
 export function runCli(
   args: readonly string[],
-  { cwd, env = {} }: { cwd: string; env?: Readonly<Record<string, string>> },
+  { cwd, env = {}, input = new Uint8Array() }: CliOptions,
 ): CliResult {
   const { status, stdout, stderr } = spawnSync(process.execPath, [cli, ...args], {
     encoding: 'utf8',
-    // Started by Nx, the command line would take paths from the folder that Nx was started in.
-    env: { ...process.env, NX_TASK_TARGET_PROJECT: undefined, ...env },
+    env: { ...environment, ...env },
     cwd,
+    input,
   });
   return { code: status, out: stdout, err: stderr };
+}
+
+/** Starts it for a test that does something meanwhile. */
+export function startCli(
+  args: readonly string[],
+  { cwd, stdio = 'pipe' }: { cwd: string; stdio?: StdioOptions },
+): { child: ChildProcess; ended: Promise<CliResult> } {
+  const child = spawn(process.execPath, [cli, ...args], { env: environment, cwd, stdio });
+  const result: CliResult = { code: null, out: '', err: '' };
+  child.stdout?.setEncoding('utf8').on('data', (text: string) => (result.out += text));
+  child.stderr?.setEncoding('utf8').on('data', (text: string) => (result.err += text));
+  const ended = new Promise<CliResult>((resolve) =>
+    child.on('close', (code) => resolve({ ...result, code })),
+  );
+  return { child, ended };
 }

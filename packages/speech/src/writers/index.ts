@@ -1,8 +1,7 @@
 /** Transcripts as text, and as files. */
-import { randomUUID } from 'node:crypto';
-import { mkdir, open, rename, rm } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { UsageError } from '@mlx-runners/mlx-core/errors';
+import { writeWholeFile } from '@mlx-runners/mlx-core/whole-file';
 import type { Transcript } from '../transcript.js';
 import { formatJson } from './json.js';
 import { formatSrt } from './srt.js';
@@ -41,8 +40,8 @@ export function formatTranscript(transcript: Transcript, format: TranscriptForma
  * Writes `outputDir/baseName.<format>` for each format. Each file appears complete or not at all.
  *
  * @returns the paths written, in the order of `formats`
- * @throws UsageError for an unknown format or a base name that is no plain file name; else what the
- *   file system throws.
+ * @throws UsageError for an unknown format or a base name that is no plain file name; FileError
+ *   where a file can't be written.
  */
 export async function writeOutputs(
   transcript: Transcript,
@@ -56,25 +55,6 @@ export async function writeOutputs(
     path: join(outputDir, `${baseName}.${format}`),
     text: formatTranscript(transcript, format),
   }));
-  await mkdir(outputDir, { recursive: true });
-  for (const { path, text } of files) await writeWhole(path, text);
+  for (const { path, text } of files) await writeWholeFile(path, text);
   return files.map(({ path }) => path);
-}
-
-async function writeWhole(path: string, text: string): Promise<void> {
-  // In the same folder, because a rename is atomic only within one file system.
-  const beside = `${path}.${randomUUID()}.tmp`;
-  try {
-    const handle = await open(beside, 'wx');
-    try {
-      await handle.writeFile(text);
-      await handle.sync();
-    } finally {
-      await handle.close();
-    }
-    await rename(beside, path);
-  } catch (error) {
-    await rm(beside, { force: true });
-    throw error;
-  }
 }

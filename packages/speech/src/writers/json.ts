@@ -1,20 +1,24 @@
 import type { Segment, Transcript, Word } from '../transcript.js';
 
-/**
- * JSON with the field names of OpenAI's `verbose_json`. Words stand twice where there are any: in
- * one list for the whole, as that API gives them, and in their segments, as Whisper's own files do.
- */
 export function formatJson(transcript: Transcript): string {
+  return `${JSON.stringify(transcriptJson(transcript), null, 2)}\n`;
+}
+
+/**
+ * A transcript with the field names of OpenAI's `verbose_json`. Words stand twice where there are
+ * any: in one list for the whole, as that API gives them, and in their segments, as Whisper's own
+ * files do.
+ */
+export function transcriptJson(transcript: Transcript) {
   const words = transcript.segments.flatMap((segment) => segment.words ?? []);
   const timed = transcript.segments.some((segment) => segment.words);
-  const document = {
+  return {
     language: transcript.language,
     duration: transcript.duration,
     text: transcript.text,
     segments: transcript.segments.map(segmentJson),
     ...(timed && { words: words.map(wordJson) }),
   };
-  return `${JSON.stringify(document, null, 2)}\n`;
 }
 
 function segmentJson(segment: Segment) {

@@ -1,9 +1,10 @@
 import { setTimeout } from 'node:timers/promises';
 import { CheckpointError, UsageError } from '@mlx-runners/mlx-core/errors';
+import { writeWholeFile } from '@mlx-runners/mlx-core/whole-file';
 import { createProgram, runProgram } from '../../../src/command-line.js';
 import { addGoldenCommand } from '../../../src/golden.js';
 import { interruptSignal } from '../../../src/interruption.js';
-import { writeOutputFile } from '../../../src/output-file.js';
+import { addModelsCommand } from '../../../src/models.js';
 import { audioProgress } from '../../../src/progress.js';
 import {
   withLogOptions,
@@ -23,6 +24,19 @@ program.argument('<files...>').action((files: string[], options: object) => {
 });
 
 addGoldenCommand(program, []);
+
+addModelsCommand(
+  program,
+  {
+    models: { 'org/tiny': { aliases: ['tiny'], license: 'MIT', files: ['config.json', 'a.bin'] } },
+  },
+  {
+    checkConfig(config) {
+      const { model_type: type } = config as { model_type: string };
+      if (type !== 'tiny') throw new CheckpointError(`Unknown model_type ${type}.`);
+    },
+  },
+);
 
 program
   .command('fail')
@@ -67,7 +81,7 @@ program
         () => process.stdout.write('unwound\n'),
       );
     })();
-    await writeOutputFile(file, chunks as unknown as string);
+    await writeWholeFile(file, chunks);
   });
 
 await runProgram(program);
