@@ -3,4 +3,4 @@ import { requireNode } from './src/node-version.mjs';
 
 requireNode();
 const { start } = await import('./src/start.mjs');
-process.exitCode = start(process.argv.slice(2));
+process.exitCode = await start(process.argv.slice(2));

@@ -3,4 +3,4 @@ import { requireNode } from './src/node-version.mjs';
 
 requireNode();
 const { test } = await import('./src/test.mjs');
-process.exitCode = test();
+process.exitCode = await test();

@@ -17,13 +17,16 @@ export async function writingTo<T>(
     const refusal = error instanceof FileError ? error.cause : error;
     if (!isSystemError(refusal)) throw error;
     const isFull = ['ENOSPC', 'EDQUOT', 'EFBIG'].includes(refusal.code ?? '');
+    const reason =
+      refusal.syscall === 'mkdir' && refusal.code === 'ENOENT'
+        ? "its folder can't be made"
+        : systemReason(refusal);
     const remedy = isFull
       ? `Free some space, or set ${variable} to a folder on another disk`
       : `Make it writable, or set ${variable} to a folder that is`;
-    throw new HubError(
-      `The cache ${folder} can't be written: ${systemReason(refusal)}. ${remedy}.`,
-      { cause: error },
-    );
+    throw new HubError(`The cache ${folder} can't be written: ${reason}. ${remedy}.`, {
+      cause: error,
+    });
   }
 }
 

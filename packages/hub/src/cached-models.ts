@@ -4,8 +4,8 @@ import { HubError } from '@mlx-runners/mlx-core/errors';
 import { lstat, readdir, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { huggingFaceCache, mlxRunnersCache } from './environment.js';
-import { mirroredIds, mirrorsFolder, readProvenance } from './mirror-cache.js';
-import { findModelSource, type ModelSources } from './model-sources.js';
+import { mirroredIds, mirrorFolder, mirrorsFolder, readProvenance } from './mirror-cache.js';
+import { findModelSource, type ModelSource, type ModelSources } from './model-sources.js';
 import { fileSize, filesBelow } from './paths.js';
 import { missingFiles, type RepoFile } from './repo-files.js';
 import {
@@ -22,7 +22,10 @@ import { readListing } from './tree-listing.js';
 export interface CachedModel {
   id: string;
   source: 'cache' | 'mirror';
-  /** The commit of a snapshot, or what tells a mirror's definition from others; absent for what was only begun. */
+  /**
+   * The commit of a snapshot; of a mirror what `models` pins, for which it stands. Absent for what
+   * was only begun, and for mirrors that `models` does not define (any more).
+   */
   revision?: string;
   /** Branches and tags that stand for the commit. */
   refs: string[];
@@ -48,8 +51,8 @@ export async function listModels({ id, models = {} }: ListOptions = {}): Promise
   const ids = new Set([...(await cachedIds()), ...(await mirroredIds())].filter(isWanted));
   const rows: CachedModel[] = [];
   for (const each of [...ids].sort()) {
-    const wanted = findModelSource(models, each)?.source.files;
-    rows.push(...(await listSnapshots(each, wanted)), ...(await listMirrors(each)));
+    const source = findModelSource(models, each)?.source;
+    rows.push(...(await listSnapshots(each, source?.files)), ...(await listMirrors(each, source)));
   }
   return rows;
 }
@@ -100,7 +103,8 @@ async function listUnfinished(id: string, wanted: string[] | undefined): Promise
   return [{ id, source: 'cache', refs: [], path, files: 0, bytes, missing }];
 }
 
-async function listMirrors(id: string): Promise<CachedModel[]> {
+async function listMirrors(id: string, source: ModelSource | undefined): Promise<CachedModel[]> {
+  const defined = source?.mirror && mirrorFolder(id, source.mirror);
   const names = await readdir(mirrorsFolder(id)).catch(() => []);
   const rows = await Promise.all(
     names.sort().map(async (name): Promise<CachedModel | undefined> => {
@@ -117,7 +121,7 @@ async function listMirrors(id: string): Promise<CachedModel[]> {
       return {
         id,
         source: 'mirror',
-        ...(isFinished && { revision: name }),
+        ...(path === defined && source?.revision && { revision: source.revision }),
         refs: [],
         path,
         files: isFinished ? files.length : 0,

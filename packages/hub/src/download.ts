@@ -1,5 +1,6 @@
 import { HubError, throwIfAborted } from '@mlx-runners/mlx-core/errors';
-import { mkdir, readFile, rm, statfs } from 'node:fs/promises';
+import { makeFolder } from '@mlx-runners/mlx-core/whole-file';
+import { readFile, rm, statfs } from 'node:fs/promises';
 import { downloadBlob } from './blob-download.js';
 import { writingTo } from './cache-errors.js';
 import { huggingFaceCache } from './environment.js';
@@ -56,7 +57,7 @@ export async function downloadSnapshot(
     report(`waiting for another process that fetches ${id}`, sum(await bytesThere(id, files)));
   return writingTo(huggingFaceCache(), 'HF_HUB_CACHE', () =>
     withLock(repoLock(id), { signal: options.signal, onWait }, async () => {
-      await makeRepoFolder(id);
+      makeRepoFolder(id);
       await checkSpace(id, files);
       await fetchConfig(id, commit, files, options);
       await writeListing(id, commit, listing);
@@ -140,7 +141,7 @@ function totalSize(files: RepoFile[]): number {
 /** A disk that is too small is better known before hours of download than after. */
 async function checkSpace(id: string, files: RepoFile[]): Promise<void> {
   const cache = huggingFaceCache();
-  await mkdir(cache, { recursive: true });
+  makeFolder(cache);
   const { bavail, bsize } = await statfs(cache);
   const free = bavail * bsize;
   const needed = totalSize(files) - sum(await bytesThere(id, files));

@@ -8,8 +8,9 @@
  */
 
 import { throwIfAborted } from '@mlx-runners/mlx-core/errors';
+import { makeFolder } from '@mlx-runners/mlx-core/whole-file';
 import { randomUUID } from 'node:crypto';
-import { mkdir, readFile, rm, rmdir, stat, utimes, writeFile } from 'node:fs/promises';
+import { readFile, rm, rmdir, stat, utimes, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -52,7 +53,7 @@ async function acquire(
   let last: { mtime: number; since: number } | undefined;
   for (;;) {
     throwIfAborted(signal);
-    await mkdir(dirname(path), { recursive: true });
+    makeFolder(dirname(path));
     if (await create(path, owner)) return;
     const holder = await readHolder(path);
     if (!holder) continue;

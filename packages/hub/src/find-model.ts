@@ -1,7 +1,7 @@
 import { HubError } from '@mlx-runners/mlx-core/errors';
 import { stat } from 'node:fs/promises';
 import { downloadSnapshot, type SnapshotRequest } from './download.js';
-import { forcedSource, huggingFaceCache, isOffline } from './environment.js';
+import { forcedSource, huggingFaceCache, isOffline, mlxRunnersCache } from './environment.js';
 import { HubUnreachableError } from './hub-requests.js';
 import { cachedMirror, placeMirror } from './mirror-cache.js';
 import { findModelSource, modelId, type Mirror, type ModelSources } from './model-sources.js';
@@ -168,10 +168,13 @@ async function offlineModel(
   const { id, revision } = request;
   const path = mirror && (await cachedMirror(id, mirror));
   if (path) return { path, source: 'mirror', id, format: mirror.format };
+  const searched = mirror
+    ? `${huggingFaceCache()}, its mirror not in ${mlxRunnersCache()}`
+    : huggingFaceCache();
   const state =
     missing.length > 0
       ? `is incomplete in ${huggingFaceCache()}: ${missing.join(', ')} missing`
-      : `is not in ${huggingFaceCache()}`;
+      : `is not in ${searched}`;
   throw new HubError(
     `${id} at "${revision}" ${state}, and HF_HUB_OFFLINE forbids to fetch it. ` +
       'Unset HF_HUB_OFFLINE once to fetch it, or give the path of a folder.',

@@ -5,10 +5,10 @@
  */
 
 import { HubError, throwIfAborted } from '@mlx-runners/mlx-core/errors';
-import { writeWholeFile } from '@mlx-runners/mlx-core/whole-file';
+import { makeFolder, writeWholeFile } from '@mlx-runners/mlx-core/whole-file';
 import { createHash, randomUUID } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { mkdir, mkdtemp, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
+import { mkdtemp, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
 import { extractEntries } from './archives.js';
@@ -45,7 +45,7 @@ function allMirrors(): string {
 }
 
 /** Another definition of the mirror makes another folder, so nothing old is ever taken for it. */
-function mirrorFolder(id: string, { packages, files }: Mirror): string {
+export function mirrorFolder(id: string, { packages, files }: Mirror): string {
   const definition = createHash('sha256').update(JSON.stringify({ packages, files }));
   return join(mirrorsFolder(id), definition.digest('hex').slice(0, 16));
 }
@@ -168,7 +168,7 @@ async function fetchParts(
   report: Report,
   signal: AbortSignal | undefined,
 ): Promise<void> {
-  await mkdir(making, { recursive: true });
+  makeFolder(making);
   for (const pkg of mirror.packages) {
     throwIfAborted(signal);
     const unfinished = await filter(
@@ -219,7 +219,7 @@ async function joinParts(
   signal: AbortSignal | undefined,
 ): Promise<void> {
   if ((await fileSize(path)) !== undefined) return;
-  await mkdir(dirname(path), { recursive: true });
+  makeFolder(dirname(path));
   const partial = join(making, 'joined.partial');
   const hash = createHash('sha256');
   let bytes = 0;

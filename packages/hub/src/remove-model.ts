@@ -2,10 +2,11 @@ import { HubError } from '@mlx-runners/mlx-core/errors';
 import { lstat, readlink, realpath, rm } from 'node:fs/promises';
 import { basename, dirname, join, relative, resolve } from 'node:path';
 import { writingTo } from './cache-errors.js';
-import { listModels, noSuchModel, totalSize } from './cached-models.js';
+import { listModels, noSuchModel, totalSize, type CachedModel } from './cached-models.js';
 import { huggingFaceCache, mlxRunnersCache } from './environment.js';
 import { withLock } from './file-lock.js';
 import { mirrorsFolder, mirrorsLock } from './mirror-cache.js';
+import type { ModelSources } from './model-sources.js';
 import { filesBelow, isFolder } from './paths.js';
 import {
   cachedCommit,
@@ -19,8 +20,13 @@ import {
 } from './snapshot-cache.js';
 
 export interface RemoveOptions {
-  /** Only this commit, branch or tag. Without: all of the model, mirrors and unfinished downloads too. */
+  /**
+   * Only this commit, branch or tag, and the mirror that stands for it. Without: all of the model,
+   * mirrors and unfinished downloads too.
+   */
   revision?: string | undefined;
+  /** `models` of runner.json: says which revision a mirror stands for. */
+  models?: ModelSources | undefined;
 }
 
 /**
@@ -33,24 +39,36 @@ export interface RemoveOptions {
  */
 export async function removeModel(
   id: string,
-  { revision }: RemoveOptions = {},
+  { revision, models }: RemoveOptions = {},
 ): Promise<{ bytes: number }> {
-  if ((await listModels({ id })).length === 0) throw await noSuchModel(id, revision);
+  const rows = await listModels({ id, models });
+  if (rows.length === 0) throw await noSuchModel(id, revision);
   const onWait = () => {
     throw new HubError(`${id} is being fetched by another process: stop that one first.`);
   };
   const inCache = <T>(work: () => Promise<T>) =>
     writingTo(huggingFaceCache(), 'HF_HUB_CACHE', () => withLock(repoLock(id), { onWait }, work));
-  if (revision !== undefined) return inCache(() => removeSnapshot(id, revision));
-  let bytes = 0;
-  if (await isFolder(repoFolder(id))) bytes += await inCache(() => removeFolder(repoFolder(id)));
-  if (await isFolder(mirrorsFolder(id))) {
-    const remove = () => removeFolder(mirrorsFolder(id));
-    bytes += await writingTo(mlxRunnersCache(), 'MLX_RUNNERS_CACHE', () =>
-      withLock(mirrorsLock(id), { onWait }, remove),
+  const removeMirror = (folder: string) =>
+    writingTo(mlxRunnersCache(), 'MLX_RUNNERS_CACHE', () =>
+      withLock(mirrorsLock(id), { onWait }, () => removeFolder(folder)),
     );
+  let bytes = 0;
+  if (revision !== undefined) {
+    const commit = await cachedCommit(id, revision);
+    const mirror = rows.find((row) => row.source === 'mirror' && isNamed(row, revision));
+    if (commit === undefined && mirror === undefined) throw await noSuchModel(id, revision);
+    if (commit !== undefined) bytes += await inCache(() => removeSnapshot(id, commit));
+    if (mirror !== undefined) bytes += await removeMirror(mirror.path);
+    return { bytes };
   }
+  if (await isFolder(repoFolder(id))) bytes += await inCache(() => removeFolder(repoFolder(id)));
+  if (await isFolder(mirrorsFolder(id))) bytes += await removeMirror(mirrorsFolder(id));
   return { bytes };
+}
+
+/** By its whole name, or by as much of a commit as names a snapshot. */
+function isNamed({ revision }: CachedModel, name: string): boolean {
+  return revision === name || (/^[0-9a-f]{7,}$/.test(name) && revision?.startsWith(name) === true);
 }
 
 /** Links are removed, never followed. */
@@ -62,9 +80,7 @@ async function removeFolder(folder: string): Promise<number> {
   return bytes;
 }
 
-async function removeSnapshot(id: string, revision: string): Promise<{ bytes: number }> {
-  const commit = await cachedCommit(id, revision);
-  if (commit === undefined) throw await noSuchModel(id, revision);
+async function removeSnapshot(id: string, commit: string): Promise<number> {
   await checkIsInside(id);
   const unneeded = new Set(await blobsOf(id, commit));
   for (const other of await cachedCommits(id)) {
@@ -84,7 +100,7 @@ async function removeSnapshot(id: string, revision: string): Promise<{ bytes: nu
   await rm(listingPath(id, commit), { force: true });
   for (const path of paths) await rm(path, { force: true });
   await removeEmptyFolders(id);
-  return { bytes };
+  return bytes;
 }
 
 /** Names of the blobs that a snapshot links to. */

@@ -5,13 +5,12 @@
  */
 
 import { HubError } from '@mlx-runners/mlx-core/errors';
-import { writeWholeFile } from '@mlx-runners/mlx-core/whole-file';
+import { makeFolder, writeWholeFile } from '@mlx-runners/mlx-core/whole-file';
 import { randomUUID } from 'node:crypto';
 import { constants } from 'node:fs';
 import {
   copyFile,
   lstat,
-  mkdir,
   readdir,
   readFile,
   rename,
@@ -103,8 +102,8 @@ export async function cachedRefs(id: string): Promise<Map<string, string>> {
 }
 
 /** Makes what Python's `hf cache` takes for the folder of a model, without a file yet. */
-export async function makeRepoFolder(id: string): Promise<void> {
-  for (const name of SUBFOLDERS) await mkdir(join(repoFolder(id), name), { recursive: true });
+export function makeRepoFolder(id: string): void {
+  for (const name of SUBFOLDERS) makeFolder(join(repoFolder(id), name));
 }
 
 /** Removes those folders of a model that are empty. */
@@ -129,7 +128,7 @@ export async function placeSnapshot(
   const making = join(repoFolder(id), `.making-${randomUUID()}`);
   try {
     await linkFiles(id, making, files);
-    await mkdir(dirname(final), { recursive: true });
+    makeFolder(dirname(final));
     await rename(making, final).catch(() => linkFiles(id, final, files));
   } finally {
     await rm(making, { recursive: true, force: true });
@@ -148,7 +147,7 @@ async function linkFiles(id: string, snapshot: string, files: RepoFile[]): Promi
       );
     }
     if ((await fileSize(path)) !== file.size) {
-      await mkdir(dirname(path), { recursive: true });
+      makeFolder(dirname(path));
       await rm(path, { force: true });
       await linkOrCopy(id, file, path);
     }

@@ -62,11 +62,11 @@ async function filesToCheck({
   revision,
   path,
 }: CachedModel): Promise<{ file: string; expected: string | undefined }[]> {
-  if (revision === undefined) return [];
   if (source === 'mirror') {
     const held = (await readProvenance(path))?.files ?? [];
     return held.map((file) => ({ file: file.path, expected: file.sha256 }));
   }
+  if (revision === undefined) return [];
   const listing = (await readListing(id, revision)) ?? [];
   const listed = new Map(listing.map((file) => [file.path, contentId(file)]));
   const files = await filesBelow(path);

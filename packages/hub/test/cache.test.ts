@@ -155,9 +155,14 @@ describe('a name that is no id', () => {
   it('is answered with the names that there are', async () => {
     const error = await failure(resolveModel('nope', { models }));
     expect(error.message).toMatch(
-      /no file or folder "nope".*Short names are whisper-tiny, tiny, openai\/whisper-base\./,
+      /no file or folder "nope".*Short names are whisper-tiny, openai\/whisper-base\./,
     );
     expect(setting.hub.requests.length).toBe(0);
+  });
+
+  it('is answered with the name that was meant', async () => {
+    const error = await failure(resolveModel('whisper-tny', { models }));
+    expect(error.message).toContain('no short name of a model. Did you mean whisper-tiny?');
   });
 
   it('is asked for where there are no names', async () => {

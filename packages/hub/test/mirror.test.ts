@@ -185,6 +185,14 @@ describe('when the hub is out of reach', () => {
     expect(error.message).toMatch(/The cache .*own can't be written: .*set MLX_RUNNERS_CACHE/);
   });
 
+  it.runIf(process.platform === 'linux')('a place without folders is one error, soon', async () => {
+    vi.stubEnv('MLX_RUNNERS_CACHE', '/proc/nothing');
+    const error = await failure(resolveModel('tiny', { models }));
+    expect(error.message).toMatch(
+      /The cache \/proc\/nothing can't be written: its folder can't be made\. Make it writable/,
+    );
+  });
+
   it('a model without a mirror fails with advice', async () => {
     const error = await failure(resolveModel('org/bare', { models }));
     expect(error.message).toMatch(/Can't reach .*give the path of a folder/);
@@ -231,7 +239,9 @@ describe('which source', () => {
 
   it('is nothing that offline would have to be fetched', async () => {
     vi.stubEnv('HF_HUB_OFFLINE', '1');
-    expect((await failure(findModel('tiny', { models }))).message).toContain('HF_HUB_OFFLINE');
+    expect((await failure(findModel('tiny', { models }))).message).toMatch(
+      /is not in .*hf, its mirror not in .*own, and HF_HUB_OFFLINE forbids/,
+    );
     vi.stubEnv('MLX_RUNNERS_SOURCE', 'mirror');
     expect((await failure(findModel('tiny', { models }))).message).toContain('HF_HUB_OFFLINE');
   });
@@ -322,6 +332,17 @@ describe('a mirror in the cache', () => {
     expect(bytes).toBe(listed.bytes - config.length);
     expect(await listModels()).toEqual([]);
     expect(await readdir(join(setting.folder, 'own/mirrors'))).toEqual([]);
+  });
+
+  it('is named by the revision that it stands for', async () => {
+    await resolveModel('tiny', { models });
+    expect(await listModels({ models })).toMatchObject([{ source: 'mirror', revision: 'v1.0' }]);
+    expect((await listModels())[0].revision).toBeUndefined();
+    const other = await failure(removeModel('org/tiny', { revision: 'v2.0', models }));
+    expect(other.message).toContain('org/tiny at "v2.0" is not in');
+    const { bytes } = await removeModel('org/tiny', { revision: 'v1.0', models });
+    expect(bytes).toBeGreaterThan(weights.length);
+    expect(await listModels({ models })).toEqual([]);
   });
 
   it('that is only half made is listed as that', async () => {

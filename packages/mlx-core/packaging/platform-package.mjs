@@ -1,6 +1,6 @@
 import { copyFileSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
+import { scriptOptions } from '../scripts/script-options.mjs';
 import { isMainModule, runScript } from '../scripts/tool-error.mjs';
 import { hostPlatform } from '../scripts/wheels.mjs';
 import { nativeLibraries } from './native-libraries.mjs';
@@ -68,9 +68,9 @@ ${PLATFORMS[platform].title}. Install \`@mlx-runners/mlx-core\`: it brings the o
 
 if (isMainModule(import.meta.url)) {
   await runScript(async () => {
-    const { platform } = parseArgs({
-      options: { platform: { type: 'string', default: hostPlatform } },
-    }).values;
+    const { platform } = scriptOptions('[--platform linux-x64]', {
+      platform: { type: 'string', default: hostPlatform },
+    });
     const folder = join(packageRoot, 'build/platform-packages', `mlx-core-${platform}`);
     await writePlatformPackage(platform, folder);
     const { files } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));

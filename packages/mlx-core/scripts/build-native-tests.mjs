@@ -1,8 +1,8 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import { nativeBuild } from './build-native.mjs';
 import { cmakeBuild } from './cmake-build.mjs';
+import { scriptOptions } from './script-options.mjs';
 import { isMainModule, runScript } from './tool-error.mjs';
 
 const buildFolder = join(import.meta.dirname, '../build');
@@ -35,9 +35,10 @@ export async function buildNativeTests({ sanitizers = '', standalone = false } =
 
 if (isMainModule(import.meta.url)) {
   await runScript(() => {
-    const { values } = parseArgs({
-      options: { sanitize: { type: 'string' }, standalone: { type: 'boolean' } },
+    const { sanitize, standalone } = scriptOptions('[--sanitize address,…] [--standalone]', {
+      sanitize: { type: 'string' },
+      standalone: { type: 'boolean' },
     });
-    return buildNativeTests({ sanitizers: values.sanitize, standalone: values.standalone });
+    return buildNativeTests({ sanitizers: sanitize, standalone });
   });
 }

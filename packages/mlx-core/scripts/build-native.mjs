@@ -1,5 +1,5 @@
 import { copyFileSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { buildStamp, nativeFolder, stampFile } from './build-stamp.mjs';
 import { cmakeBuild } from './cmake-build.mjs';
 import { fetchMlx } from './fetch-mlx.mjs';
@@ -34,9 +34,10 @@ export async function buildNative() {
   const stamp = buildStamp();
   await cmakeBuild(nativeBuild('mlx_core'));
   publish(stamp);
-  console.log(
-    `Native addon built in ${Math.round((Date.now() - started) / 1000)} s: ${nativeFolder}`,
-  );
+  const seconds = Math.round((Date.now() - started) / 1000);
+  // Nx shows this again where it takes the build from its cache, which clones may share.
+  const folder = relative(join(import.meta.dirname, '../../..'), nativeFolder);
+  console.log(`Native addon built in ${seconds} s: ${folder}`);
 }
 
 /** Brings what was linked to `build/native`, each file by a rename, and says last that it is complete. */

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { parseArgs } from 'node:util';
+import { scriptOptions } from './script-options.mjs';
 import { isMainModule, runScript, ToolError } from './tool-error.mjs';
 import { hostPlatform, pinnedWheel, unpackedWheel } from './wheels.mjs';
 
@@ -36,7 +36,7 @@ function ownMlx() {
 
 if (isMainModule(import.meta.url)) {
   await runScript(() => {
-    const { platform } = parseArgs({ options: { platform: { type: 'string' } } }).values;
+    const { platform } = scriptOptions('[--platform linux-x64]', { platform: { type: 'string' } });
     const { mlxRoot, openblasRoot } = fetchMlx(platform);
     console.log(mlxRoot);
     if (openblasRoot) console.log(openblasRoot);

@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import { buildNativeTests } from './build-native-tests.mjs';
+import { scriptOptions } from './script-options.mjs';
 import { isMainModule, runScript, ToolError } from './tool-error.mjs';
 
 /**
@@ -34,12 +34,10 @@ async function testSanitized(/** @type {number} */ cases, /** @type {string} */ 
 
 if (isMainModule(import.meta.url)) {
   await runScript(() => {
-    const { values } = parseArgs({
-      options: {
-        cases: { type: 'string', default: '3000' },
-        seed: { type: 'string', default: String(Date.now() % 1_000_000_000) },
-      },
+    const { cases, seed } = scriptOptions('[--cases 3000] [--seed S]', {
+      cases: { type: 'string', default: '3000' },
+      seed: { type: 'string', default: String(Date.now() % 1_000_000_000) },
     });
-    return testSanitized(Number(values.cases), values.seed);
+    return testSanitized(Number(cases), seed);
   });
 }

@@ -1,7 +1,7 @@
 /** MxArray: a handle on an array of MLX, which computes it when its values are first needed. */
 import { describe, typedError } from './call.js';
 import { dtypeNames, itemSizes, viewOf, type Dtype, type TypedArray } from './dtype.js';
-import { DisposedError, ShapeError } from './errors.js';
+import { DisposedError, ShapeError, UsageError } from './errors.js';
 import { withGarbageCollected } from './memory.js';
 import { native } from './native.js';
 import { disown } from './scope.js';
@@ -131,6 +131,22 @@ export class MxArray {
 
   toString(): string {
     return `MxArray ${this.summary()}`;
+  }
+
+  /** JSON of the handle would silently be `{}`. @throws UsageError always */
+  toJSON(): never {
+    throw new UsageError(
+      `JSON can't hold ${this.toString()}: give it the elements, Array.from(await x.data()).`,
+    );
+  }
+
+  /** `x + 1` would silently make a text. @throws UsageError unless a text is wanted, as in a template */
+  [Symbol.toPrimitive](hint: string): string {
+    if (hint === 'string') return this.toString();
+    throw new UsageError(
+      `Operators don't compute with ${this.toString()}: call methods, such as x.add(1), or get ` +
+        'the value of one element by await x.item().',
+    );
   }
 
   [Symbol.for('nodejs.util.inspect.custom')](): string {

@@ -111,6 +111,7 @@ export function shown(value: unknown): string {
     return value.length > 8 ? `[${value.length} elements]` : `[${value.map(shown).join(', ')}]`;
   }
   if (typeof value === 'string') return `'${value}'`;
+  if (typeof value === 'bigint') return `${value}n`;
   if (typeof value === 'function') return 'a function';
   if (typeof value === 'object' && value !== null) return value.constructor?.name ?? 'object';
   return String(value);

@@ -1,10 +1,10 @@
-/** Arrays from JavaScript values. */
+/** Arrays from JavaScript values, and from nothing but numbers where that needs more than an op. */
 import { MxArray } from './array.js';
 import { shown, typedError } from './call.js';
 import { dtypeNumber, dtypeOf, type Dtype, type TypedArray } from './dtype.js';
 import { DtypeError, ShapeError } from './errors.js';
 import { native } from './native.js';
-import { astype } from './ops.generated.js';
+import { arange as arangeOp, astype } from './ops.generated.js';
 import { adopt, tidy, tracking } from './scope.js';
 
 export type NestedNumbers = number | boolean | readonly NestedNumbers[];
@@ -60,16 +60,21 @@ export function fromBytes(bytes: Uint8Array, shape: readonly number[], dtype: Dt
 
 /**
  * An array from a typed array (copied; its type gives the dtype) or from nested lists of numbers
- * (float32 unless a dtype is given).
+ * (float32 unless a dtype is given): `mx.array([1, 2], null, 'int32')`.
  *
  * @param shape defaults to the nesting of lists, or one axis
  * @throws ShapeError when the number of elements doesn't fit the shape
  */
 export function array(
   data: TypedArray | NestedNumbers,
-  shape?: readonly number[],
-  dtype?: Dtype,
+  shape?: readonly number[] | null,
+  dtype?: Dtype | null,
 ): MxArray {
+  if (typeof shape === 'string' && dtypeNumber(shape) !== undefined) {
+    throw new ShapeError(
+      `array() takes the dtype after the shape: mx.array(data, null, ${shown(shape)}).`,
+    );
+  }
   if (isTyped(data)) return fromTyped(data, shape ?? [data.length], dtype ?? dtypeOf(data));
   const nested = nestedShape(data);
   const elements: number[] = [];
@@ -115,4 +120,12 @@ function narrowed(data: Float64Array, dtype: Dtype): TypedArray {
 
 function wholeNumber(value: number): bigint {
   return BigInt(Number.isFinite(value) ? Math.trunc(value) : 0);
+}
+
+/**
+ * start, start + step, … below stop; one number alone is `stop`, and `start` is 0 then. Defaults:
+ * step = 1, dtype = 'float32'.
+ */
+export function arange(start: number, stop?: number, step?: number, dtype?: Dtype): MxArray {
+  return stop === undefined ? arangeOp(0, start) : arangeOp(start, stop, step, dtype);
 }

@@ -7,6 +7,8 @@
 
 import { getSystemErrorMap } from 'node:util';
 
+export { nearestName } from './nearest-name.js';
+
 export type ErrorCode =
   | 'SHAPE'
   | 'DTYPE'

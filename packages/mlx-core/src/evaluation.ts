@@ -50,7 +50,7 @@ export function setDevice(device: Device): void {
   try {
     native().useGpu(device === 'gpu');
   } catch (error) {
-    throw typedError(error, 'setDevice()');
+    throw typedError(error, `device ${device}`);
   }
 }
 

@@ -1,5 +1,6 @@
 /** Everything that is used as `mx.…`: creation, ops, evaluation, memory, files. */
-export { array, fromBytes, type NestedNumbers } from './creation.js';
+// Named here, this arange comes before that of the ops.
+export { arange, array, fromBytes, type NestedNumbers } from './creation.js';
 export * from './ops.generated.js';
 export {
   buildInfo,

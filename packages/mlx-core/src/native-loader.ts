@@ -1,7 +1,7 @@
 /** Where the addon is looked for, and the one error when it is nowhere. */
 import { existsSync } from 'node:fs';
 import { release } from 'node:os';
-import { dirname, join, resolve } from 'node:path';
+import { dirname, isAbsolute, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { NativeError } from './errors.js';
 
@@ -22,12 +22,10 @@ interface Place {
 
 /** Loads the addon. */
 export function loadAddon(): unknown {
-  // This file, or the one that it was bundled into: bundles that are CommonJS have no import.meta.url.
-  const runningFile = typeof __filename === 'string' ? __filename : fileURLToPath(import.meta.url);
   // Taken like this because webpack puts a function of its own in the place of an imported `createRequire`.
-  const load = process.getBuiltinModule('node:module').createRequire(runningFile);
+  const load = process.getBuiltinModule('node:module').createRequire(runningFile());
   const failures: string[] = [];
-  for (const { where, path } of places(dirname(runningFile), load)) {
+  for (const { where, path } of places(dirname(runningFile()), load)) {
     try {
       const found = path();
       if (existsSync(found)) return load(found);
@@ -44,6 +42,15 @@ export function loadAddon(): unknown {
       ...['Possible solutions:', ...remedies()],
     ].join('\n'),
   );
+}
+
+/** This file, or the one that it was bundled into. */
+function runningFile(): string {
+  // Under `node -e` and `node -` there is a global __filename, '[eval]' or '[stdin]'.
+  if (typeof __filename === 'string' && isAbsolute(__filename)) return __filename;
+  // Bundles that are CommonJS have none, and come here when they are read from standard input.
+  const url = import.meta.url as string | undefined;
+  return url === undefined ? resolve('[stdin]') : fileURLToPath(url);
 }
 
 /** The places where the addon may be, in the order in which they are tried. */

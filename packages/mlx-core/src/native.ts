@@ -102,7 +102,17 @@ export interface Native {
 function opened(addon: Native): Native {
   // process.exit() destroys what libmlx computes with, whether or not it is in use.
   process.once('exit', () => addon.finish());
+  warnOfSimd(addon);
   return addon;
+}
+
+function warnOfSimd(addon: Native): void {
+  const asked = process.env.MLX_RUNNERS_SIMD;
+  if (!asked) return;
+  const { simd } = addon.buildInfo();
+  if (asked !== simd) {
+    process.emitWarning(`MLX_RUNNERS_SIMD is ${asked}, which can't be had here: it is ${simd}.`);
+  }
 }
 
 let loaded: Native | undefined;

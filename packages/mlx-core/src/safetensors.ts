@@ -219,21 +219,39 @@ function checkTensors(path: string, tensors: readonly (readonly [string, unknown
   }
 }
 
+/** JSON would write what isn't text, and neither we nor the reference implementation could read it. */
+function checkMetadata(path: string, metadata: unknown): void {
+  if (!isObject(metadata)) {
+    throw new UsageError(
+      `${path}: metadata have to be an object of texts, not ${shown(metadata)}.`,
+    );
+  }
+  for (const [key, value] of Object.entries(metadata)) {
+    if (typeof value === 'string') continue;
+    throw new UsageError(`${path}: metadata ${quoted(key)} has to be a text, not ${shown(value)}.`);
+  }
+}
+
 /**
- * Writes tensors to a file, which appears under its name only when it is complete.
+ * Writes tensors to a file, which appears under its name only when it is complete. Makes missing
+ * folders.
  *
- * @throws FileError when the file can't be written
+ * @throws FileError when the file can't be written, UsageError for metadata that aren't texts
  */
 export function saveSafetensors(
   path: string,
   tensors: ReadonlyMap<string, MxArray> | Readonly<Record<string, MxArray>>,
   metadata: Record<string, string> = {},
 ): void {
+  if (typeof tensors !== 'object' || (tensors as unknown) === null) {
+    throw new UsageError(`${path}: tensors have to be a map or an object, not ${shown(tensors)}.`);
+  }
   const all =
     tensors instanceof Map
       ? [...(tensors as ReadonlyMap<string, MxArray>)]
       : Object.entries(tensors as Readonly<Record<string, MxArray>>);
   checkTensors(path, all);
+  checkMetadata(path, metadata);
   try {
     writeWholeFileSync(path, (file) => {
       writeAll(file, headerOf(all, metadata));

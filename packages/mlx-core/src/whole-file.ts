@@ -124,8 +124,11 @@ function begin(path: string): Draft {
   }
 }
 
-/** As mkdir's `recursive`, which never returns where the system has no folders to give (/proc). */
-function makeFolder(folder: string): void {
+/**
+ * Makes a folder and those above it, as mkdir's `recursive`, which never returns where the system
+ * has no folders to give (/proc). Throws the system's error.
+ */
+export function makeFolder(folder: string): void {
   if (existsSync(folder)) return;
   makeFolder(dirname(folder));
   try {

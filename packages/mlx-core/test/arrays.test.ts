@@ -1,5 +1,5 @@
 import { inspect } from 'node:util';
-import { mx, MxArray, type Dtype, type TypedArray } from '@mlx-runners/mlx-core';
+import { mx, MxArray, UsageError, type Dtype, type TypedArray } from '@mlx-runners/mlx-core';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { expectArray } from './expectations.js';
@@ -150,6 +150,11 @@ describe('nested lists', () => {
     );
   });
 
+  test('take a dtype without a shape', () => {
+    using x = mx.array([1, 2.7], null, 'int32');
+    expect([x.shape, x.dtype, x.dataSync()]).toEqual([[2], 'int32', Int32Array.of(1, 2)]);
+  });
+
   test('may be empty', () => {
     mx.tidy(() => {
       expectArray(mx.array([]), []);
@@ -179,6 +184,13 @@ describe('nested lists', () => {
   });
 });
 
+test('arange starts at 0 unless told otherwise', () => {
+  const values = (x: MxArray): number[] => mx.tidy(() => Array.from(x.dataSync() as Float32Array));
+  expect(values(mx.arange(3))).toEqual([0, 1, 2]);
+  expect(values(mx.arange(3, 5))).toEqual([3, 4]);
+  expect(values(mx.arange(5, 0, -2, 'int32'))).toEqual([5, 3, 1]);
+});
+
 describe('handles', () => {
   test('tell shape, dtype and sizes', () => {
     using x = mx.zeros([2, 0, 3], 'int16');
@@ -195,6 +207,14 @@ describe('handles', () => {
     expect(inspect({ x })).toBe('{ x: MxArray float32[2, 3] }');
     x.dispose();
     expect(String(x)).toBe('MxArray a disposed array');
+  });
+
+  test('are a text where one is asked for, and neither JSON nor an operand of JavaScript', () => {
+    using x = mx.zeros([2, 3]);
+    expect(`array: ${x as unknown as string}`).toBe('array: MxArray float32[2, 3]');
+    expect(() => JSON.stringify({ x })).toThrow(UsageError);
+    expect(() => (x as unknown as number) + 1).toThrow(/x\.add\(1\)/);
+    expect(() => Number(x)).toThrow(UsageError);
   });
 
   test('item() gives the one element', async () => {

@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
@@ -58,6 +59,27 @@ describe('MLX_RUNNERS_NATIVE', () => {
     writeFileSync(native, 'no library');
     const { stdout } = await program.run(attempt, { native });
     expect(stdout).toMatch(/^true .*\nTried:\n- MLX_RUNNERS_NATIVE: .*broken\.node/);
+  });
+});
+
+describe('programs that are no file', () => {
+  const adding = `({ mx }) => console.log(mx.array([1]).add(1).dataSync()[0])`;
+  const imported = `import('mlx-core').then(${adding});`;
+  const moduleText = `import * as core from 'mlx-core'; (${adding})(core);`;
+
+  test.each([
+    ['node -e', ['-e', imported], ''],
+    ['node -p', ['-p', `${imported} 0`], ''],
+    ['node -', ['-'], imported],
+    ['node < file', [], imported],
+    ['a module in node -e', ['--input-type=module', '-e', moduleText], ''],
+    ['a module in node -', ['--input-type=module', '-'], moduleText],
+  ])('%s', (_, args, input) => {
+    const env = { ...process.env, NODE_OPTIONS: undefined, MLX_RUNNERS_NATIVE: nativeFolder };
+    const options = { cwd: program.folder, env, input, encoding: 'utf8' } as const;
+    const { stdout, stderr } = spawnSync(process.execPath, args, options);
+    expect(stderr).toBe('');
+    expect(stdout.trimEnd().split('\n').at(-1)).toBe('2');
   });
 });
 

@@ -80,6 +80,17 @@ describe('the end of a process', () => {
   });
 });
 
+test('an instruction set that can’t be had is told once', async () => {
+  const { code, stderr } = await program.run(`
+    import { mx } from 'mlx-core';
+    process.env.MLX_RUNNERS_SIMD = 'avx3';
+    await mx.ones([2]).data();
+    await mx.ones([2]).data();
+  `);
+  expect(code).toBe(0);
+  expect(stderr.match(/Warning: MLX_RUNNERS_SIMD is avx3, .* it is \w+\.\n/g)).toHaveLength(1);
+});
+
 describe('workers', () => {
   const worker = `
     import { mx } from 'mlx-core';

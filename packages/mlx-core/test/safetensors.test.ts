@@ -208,11 +208,22 @@ describe('a write that fails', () => {
     expectUntouched();
   });
 
-  test('because metadata can’t be written leaves nothing either', () => {
+  test.each<[unknown, RegExp]>([
+    [{ n: 1 }, /metadata "n" has to be a text, not 1\.$/],
+    [{ big: 1n }, /metadata "big" has to be a text, not 1n\.$/],
+    [{ gone: undefined }, /metadata "gone" has to be a text, not undefined\.$/],
+    [null, /metadata have to be an object of texts, not null\.$/],
+  ])('for metadata %o leaves nothing either', (metadata, message) => {
     writeFileSync(path, old);
-    const metadata = { big: 1n } as unknown as Record<string, string>;
-    expect(() => mx.saveSafetensors(path, {}, metadata)).toThrow();
+    const error = thrown(() => mx.saveSafetensors(path, {}, metadata as Record<string, string>));
+    expect(error).toBeInstanceOf(UsageError);
+    expect(error.message).toMatch(message);
     expectUntouched();
+  });
+
+  test('without tensors says what they are', () => {
+    const save = mx.saveSafetensors as (path: string) => void;
+    expect(() => save(path)).toThrow(/tensors have to be a map or an object, not undefined/);
   });
 
   test('because a folder has the name is a FileError, without a partial file', () => {

@@ -1,7 +1,6 @@
 import { inspect } from 'node:util';
-import { printable, UsageError } from '@mlx-runners/mlx-core/errors';
+import { nearestName, printable, UsageError } from '@mlx-runners/mlx-core/errors';
 import type { z } from 'zod';
-import { nearestName } from './nearest-name.js';
 
 /**
  * Holds the options of a call against their schema, a `z.strictObject`.

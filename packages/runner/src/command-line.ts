@@ -1,9 +1,16 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { MlxRunnersError, printable, systemReason } from '@mlx-runners/mlx-core/errors';
+import {
+  FileError,
+  MlxRunnersError,
+  NativeError,
+  printable,
+  systemReason,
+} from '@mlx-runners/mlx-core/errors';
 import { Command, CommanderError } from 'commander';
 import { handleInterrupts, runCleanups } from './interruption.js';
+import { userPath } from './user-path.js';
 
 /** Exit codes of every runner; an interrupt adds 128 plus the signal's number. */
 export const EXIT_OK = 0;
@@ -37,10 +44,21 @@ export function createProgram(name: string, moduleUrl: string): Command {
       .helpOption('-h, --help', 'show this help')
       // Else the program's own options would swallow those of its commands that share a name.
       .enablePositionalOptions()
+      .helpCommand('help [command]', 'show help of a command')
       .exitOverride()
-      .configureOutput({ outputError: (message, write) => write(`${oneLine(message)}\n`) })
+      .configureOutput({
+        outputError: (message, write) => write(`${oneLine(message + dashHint(message))}\n`),
+      })
   );
 }
+
+/** For a file that was taken for an option. */
+function dashHint(message: string): string {
+  const name = /unknown option '(-[^']*)'/.exec(message)?.[1];
+  return name !== undefined && existsSync(userPath(name)) ? ` (the file is ./${name})` : '';
+}
+
+let verbose = false;
 
 /**
  * Runs a program and turns whatever happens into an exit code and at most one line on stderr. It
@@ -49,10 +67,10 @@ export function createProgram(name: string, moduleUrl: string): Command {
  */
 export async function runProgram(program: Command, argv = process.argv): Promise<number> {
   const interrupts = handleInterrupts();
-  const verbose = argv.includes('--verbose') || Boolean(process.env.DEBUG);
+  verbose = argv.includes('--verbose') || Boolean(process.env.DEBUG);
   const crash = (error: unknown) => {
     runCleanups();
-    process.exit(report(error, verbose));
+    process.exit(report(error));
   };
   process.on('uncaughtException', crash);
   watchOutput();
@@ -62,7 +80,7 @@ export async function runProgram(program: Command, argv = process.argv): Promise
     code = Number(process.exitCode ?? EXIT_OK);
   } catch (error) {
     // Interrupted work fails with some error or other: the user knows why.
-    code = interrupts.exitCode() ?? report(error, verbose);
+    code = interrupts.exitCode() ?? report(error);
   }
   interrupts.finish();
   process.off('uncaughtException', crash);
@@ -71,21 +89,27 @@ export async function runProgram(program: Command, argv = process.argv): Promise
 }
 
 /** Tells the user about an error, and returns the exit code that it deserves. */
-function report(error: unknown, verbose: boolean): number {
+function report(error: unknown): number {
   // commander has printed its own errors, and throws after help and version too.
   if (error instanceof CommanderError) {
     return error.exitCode === 0 ? EXIT_OK : EXIT_MISUSE;
   }
-  printError(describe(error, verbose));
-  if (verbose && error instanceof Error) process.stderr.write(`${stacks(error)}\n`);
+  printError(error);
   const isMisuse = error instanceof MlxRunnersError && error.code === 'USAGE';
   return isMisuse ? EXIT_MISUSE : EXIT_FAILURE;
 }
 
-function describe(error: unknown, verbose: boolean): string {
+function describe(error: unknown): string {
   const message = error instanceof Error ? error.message || error.name : String(error);
-  if (error instanceof MlxRunnersError || verbose) return message;
-  return `${message} (--verbose shows where it comes from)`;
+  // What can't be loaded, each place tried and each remedy: a list, which one line would hide.
+  if (error instanceof NativeError) {
+    return message
+      .split('\n')
+      .map((line) => printable(line, Infinity))
+      .join('\n');
+  }
+  if (error instanceof MlxRunnersError || verbose) return oneLine(message);
+  return oneLine(`${message} (--verbose shows where it comes from)`);
 }
 
 /** The error's stack and those of its causes. */
@@ -94,9 +118,18 @@ function stacks(error: Error): string {
   return error.cause instanceof Error ? `${stack}\ncaused by ${stacks(error.cause)}` : stack;
 }
 
-/** Tells the user of a failure, in one line, that does not end the program. */
-export function printError(message: string): void {
-  process.stderr.write(`error: ${oneLine(message)}\n`);
+/**
+ * Tells the user of a failure that does not end the program, in one line; with `--verbose` also
+ * where it comes from.
+ */
+export function printError(error: unknown): void {
+  process.stderr.write(`error: ${describe(error)}\n`);
+  if (verbose && error instanceof Error) process.stderr.write(`${stacks(error)}\n`);
+}
+
+/** Tells the user, in one line, of something that will work worse than expected. */
+export function printWarning(message: string): void {
+  process.stderr.write(`warning: ${oneLine(message)}\n`);
 }
 
 function oneLine(text: string): string {
@@ -113,7 +146,7 @@ function watchOutput(): void {
     runCleanups();
     // `… | head -1` closes the pipe early: nobody is listening any more, which is no error.
     if (error.code === 'EPIPE') process.exit(process.exitCode ?? EXIT_OK);
-    printError(`standard output can't be written: ${systemReason(error)}.`);
+    printError(new FileError(`standard output can't be written: ${systemReason(error)}.`));
     process.exit(EXIT_FAILURE);
   });
   // There is nowhere left to tell of it; results still have their place.

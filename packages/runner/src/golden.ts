@@ -43,7 +43,6 @@ export function addGoldenCommand<Options extends object>(
         const verdict = await checkFile(file, checkers, options, load);
         verdicts.push(verdict);
         if (!options.json) process.stdout.write(describeVerdict(verdict));
-        if (verdict.error !== undefined) printError(verdict.error);
       }
       const failed = verdicts.filter(({ ok }) => !ok).length;
       if (options.json) {
@@ -69,6 +68,7 @@ async function checkFile<Options extends object>(
   } catch (error) {
     // One bad file doesn't hide what the others give; a mistake in the program does.
     if (!(error instanceof MlxRunnersError)) throw error;
+    printError(error);
     return { file, ok: false, results: [], error: error.message };
   } finally {
     if (fixture?.kind === 'tensors') {

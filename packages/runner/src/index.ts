@@ -1,3 +1,4 @@
+/** What a runner's command line needs; what its library needs too is in library.ts. */
 export {
   benchFileSchema,
   benchRow,
@@ -8,13 +9,14 @@ export {
   type BenchRow,
   type Machine,
 } from './bench.js';
-export { checkOptions, optionsOf } from './check-options.js';
+export { optionsOf } from './check-options.js';
 export {
   createProgram,
   EXIT_FAILURE,
   EXIT_MISUSE,
   EXIT_OK,
   printError,
+  printWarning,
   runProgram,
 } from './command-line.js';
 export { addGoldenCommand, type GoldenChecker } from './golden.js';
@@ -44,7 +46,6 @@ export {
   type Measurement,
 } from './measure-in-turns.js';
 export { addModelsCommand, type ModelsCommandOptions } from './models.js';
-export * as schemas from './option-schemas.js';
 export { nonEmpty, oneOf, valueOf, wholeNumber, type OptionParser } from './option-values.js';
 export { planOutput, type OutputPlan } from './output-plan.js';
 export {
@@ -53,15 +54,12 @@ export {
   type Progress,
   type ProgressOptions,
 } from './progress.js';
-export { loadRunnerManifest, runnerManifestSchema, type RunnerManifest } from './runner-json.js';
 export {
   choice,
-  loadOptionsSchema,
   withLogOptions,
   withModelOptions,
   withOutputOptions,
   withSeedOption,
-  type LoadOptions,
   type LogOptions,
   type ModelOptions,
   type OutputOptions,

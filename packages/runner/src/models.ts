@@ -76,7 +76,7 @@ export function addModelsCommand(
     .option('--json', 'print results as JSON, for programs')
     .action(async (name: string, { revision, json }: PullOptions) => {
       const id = named(name);
-      const { bytes } = await removeModel(id, { revision });
+      const { bytes } = await removeModel(id, { revision, models });
       const what = revision === undefined ? id : `${id} at "${revision}"`;
       process.stdout.write(
         json ? asJson({ id, bytes }) : `removed ${what}: ${size(bytes)} freed\n`,

@@ -10,7 +10,7 @@ export type OptionParser<T> = (value: string) => T;
 
 const DECIMAL = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
 
-/** Values by the schema that the library's option has, as text or as a number. */
+/** Values by the schema that the library's option has: as text, a number, or numbers with commas. */
 export function valueOf<Schema extends z.ZodType>(
   flag: string,
   schema: Schema,
@@ -18,10 +18,16 @@ export function valueOf<Schema extends z.ZodType>(
   return (text) => {
     const asText = schema.safeParse(text);
     if (asText.success) return asText.data;
-    const asNumber = schema.safeParse(DECIMAL.test(text) ? Number(text) : NaN);
+    const asNumber = schema.safeParse(numberOf(text));
     if (asNumber.success) return asNumber.data;
+    const asList = schema.safeParse(text.split(/, */).map(numberOf));
+    if (asList.success) return asList.data;
     throw new UsageError(`${flag} ${asText.error.issues[0].message}; got '${text}'.`);
   };
+}
+
+function numberOf(text: string): number {
+  return DECIMAL.test(text) ? Number(text) : NaN;
 }
 
 export function wholeNumber(flag: string, limits?: schemas.Limits): OptionParser<number> {

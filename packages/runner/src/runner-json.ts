@@ -1,7 +1,4 @@
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { HubError, systemReason } from '@mlx-runners/mlx-core/errors';
+import { HubError } from '@mlx-runners/mlx-core/errors';
 import { findModelSource, modelSourcesSchema } from '@mlx-runners/hub';
 import { z } from 'zod';
 
@@ -14,7 +11,7 @@ const exportBudgetSchema = z.strictObject({
 });
 
 /** runner.json, by which the workspace, the server and the runner's own commands know a runner. */
-export const runnerManifestSchema = z
+const runnerManifestSchema = z
   .strictObject({
     /** Short name: that of the folder, the Nx project and the command. */
     name: z.string().regex(/^[a-z0-9][a-z0-9.-]*$/, 'must be lower-case letters, digits, - and .'),
@@ -36,27 +33,16 @@ export const runnerManifestSchema = z
 export type RunnerManifest = z.output<typeof runnerManifestSchema>;
 
 /**
- * Reads the runner.json of a runner's folder, which lies beside its package.json in the workspace
- * and in the published package: `loadRunnerManifest(new URL('..', import.meta.url))`.
+ * The content of a runner.json, checked. A runner imports its own, so that bundlers take it along:
+ * `import content from '../runner.json' with { type: 'json' }`.
  *
- * @throws HubError where it can't be read or doesn't fit; the message lists every mistake.
+ * @throws HubError where it doesn't fit; the message lists every mistake.
  */
-export function loadRunnerManifest(folder: string | URL): RunnerManifest {
-  const path = join(typeof folder === 'string' ? folder : fileURLToPath(folder), 'runner.json');
-  let content: unknown;
-  try {
-    content = JSON.parse(readFileSync(path, 'utf8'));
-  } catch (cause) {
-    const reason =
-      cause instanceof SyntaxError
-        ? `is not JSON: ${cause.message}`
-        : `can't be read: ${systemReason(cause)}.`;
-    throw new HubError(`${path} ${reason}`, { cause });
-  }
+export function parseRunnerManifest(content: unknown): RunnerManifest {
   const parsed = runnerManifestSchema.safeParse(content);
   if (parsed.success) return parsed.data;
   const mistakes = parsed.error.issues.map(({ path: place, message }) =>
     place.length ? `${place.join('.')}: ${message}` : message,
   );
-  throw new HubError(`${path} does not fit: ${mistakes.join('; ')}`, { cause: parsed.error });
+  throw new HubError(`runner.json does not fit: ${mistakes.join('; ')}`, { cause: parsed.error });
 }

@@ -1,6 +1,5 @@
-import type { DownloadProgress } from '@mlx-runners/hub';
 import { Option, type Command } from 'commander';
-import { z } from 'zod';
+import { DEVICES, DTYPES } from './load-options.js';
 import * as schemas from './option-schemas.js';
 import { nonEmpty, oneOf, valueOf, wholeNumber } from './option-values.js';
 import { userModel, userPath } from './user-path.js';
@@ -9,9 +8,6 @@ import { userModel, userPath } from './user-path.js';
  * The flags that mean the same in every runner. A command has those of the groups it adopts; the
  * interface beside each group is what `command.opts()` then holds.
  */
-
-const DEVICES = ['cpu', 'gpu'] as const;
-const DTYPES = ['float32', 'float16', 'bfloat16'] as const;
 
 export interface ModelOptions {
   /** Id of a model, or absolute path of its folder or file. */
@@ -24,19 +20,6 @@ export interface ModelOptions {
   readonly threads?: number;
 }
 
-/** The options of every runner's `load(idOrPath, options)`. */
-export const loadOptionsSchema = z.strictObject({
-  /** Where to compute: the GPU where there is one, unless given. */
-  device: schemas.oneOf(DEVICES).optional(),
-  /** Of weights and activations: what suits the device, unless given. */
-  dtype: schemas.oneOf(DTYPES).optional(),
-  signal: schemas.abortSignal().optional(),
-  /** Called while model files are fetched. */
-  onProgress: schemas.callback<DownloadProgress>().optional(),
-});
-
-export type LoadOptions = z.input<typeof loadOptionsSchema>;
-
 /** `--model`, `--device`, `--dtype`, `--threads`. */
 export function withModelOptions<C extends Command>(
   command: C,
@@ -44,7 +27,7 @@ export function withModelOptions<C extends Command>(
 ): C {
   return command
     .addOption(
-      new Option('--model <id or path>', 'model to use')
+      new Option('-m, --model <id or path>', 'model to use')
         .default(defaultModel)
         .argParser((value) => userModel(nonEmpty('--model')(value))),
     )
@@ -96,7 +79,7 @@ export function withOutputOptions<C extends Command, Format extends string>(
 ): C {
   return command
     .addOption(
-      new Option('--output-dir <folder>', 'write a file per input there').argParser((value) =>
+      new Option('-o, --output-dir <folder>', 'write a file per input there').argParser((value) =>
         userPath(nonEmpty('--output-dir')(value)),
       ),
     )

@@ -1,5 +1,6 @@
 import { UsageError } from '@mlx-runners/mlx-core/errors';
-import { checkOptions, loadOptionsSchema, optionsOf, schemas } from '@mlx-runners/runner';
+import { optionsOf } from '@mlx-runners/runner';
+import { checkOptions, loadOptionsSchema, schemas } from '@mlx-runners/runner/library';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { closeSync, mkdirSync, openSync, readdirSync } from 'node:fs';
+import { closeSync, mkdirSync, openSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { bundleFakeRunner, outcome, type BundledProgram } from './bundled-program.js';
@@ -54,12 +54,27 @@ describe('exit codes', () => {
     expect(await fake.run(args)).toEqual({ code: 2, stdout: '', stderr });
   });
 
+  test('2 for a file that looks like an option, which is told how to name it', async () => {
+    writeFileSync(join(fake.folder, '-dash.wav'), '');
+    const { code, stderr } = await fake.run(['-dash.wav']);
+    expect({ code, stderr }).toEqual({
+      code: 2,
+      stderr: "error: unknown option '-dash.wav' (the file is ./-dash.wav)\n",
+    });
+  });
+
+  test('0 for help as a command', async () => {
+    expect(await fake.run(['help'])).toEqual(await fake.run(['--help']));
+    expect((await fake.run(['help', 'golden'])).stdout).toMatch(/^Usage: fake golden/);
+  });
+
   test.each([
     ['checkpoint', 'error: No tensor a.b.\n'],
     [
       'type',
       "error: Cannot read properties of undefined (reading 'x') (--verbose shows where it comes from)\n",
     ],
+    ['native', 'error: No library:\n  tried here,\n  and \\u001bthere\n'],
     ['text', 'error: just text (--verbose shows where it comes from)\n'],
     ['late', 'error: nobody waited (--verbose shows where it comes from)\n'],
     ['code', ''],
@@ -83,6 +98,11 @@ describe('stacks', () => {
     expect(code).toBe(1);
     expect(stderr).toMatch(/^error: No tensor a\.b\.\nCheckpointError: .*\n +at /);
     expect(stderr).toMatch(/caused by Error: the cause\n +at /);
+  });
+
+  test('of what is told and gone on after are shown too', async () => {
+    const { stderr } = await fake.run(['golden', '--verbose', 'none.json']);
+    expect(stderr).toMatch(/^error: .*none\.json.*\nCheckpointError: .*\n +at /);
   });
 });
 

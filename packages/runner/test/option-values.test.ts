@@ -1,6 +1,8 @@
 import { UsageError } from '@mlx-runners/mlx-core/errors';
-import { nonEmpty, oneOf, schemas, valueOf, wholeNumber } from '@mlx-runners/runner';
+import { nonEmpty, oneOf, valueOf, wholeNumber } from '@mlx-runners/runner';
+import { schemas } from '@mlx-runners/runner/library';
 import { expect, test } from 'vitest';
+import { z } from 'zod';
 
 function refuses(parse: (value: string) => unknown, values: string[], message: RegExp): void {
   for (const value of values) {
@@ -24,6 +26,13 @@ test('numbers', () => {
   refuses(parse, ['-0.1', '1.01', 'NaN', 'Infinity', '1e999', '', ' ', '1,5', 'hot'], message);
   refuses(valueOf('--x', schemas.finiteNumber({ max: 1 })), ['2'], /a number of at most 1;/);
   refuses(valueOf('--x', schemas.finiteNumber()), ['1e999', '0x10'], /a number; got '/);
+});
+
+test('lists', () => {
+  const number = schemas.finiteNumber({ min: 0 });
+  const parse = valueOf('--steps', z.union([number, z.array(number)], 'must be numbers'));
+  expect(['1', '0,0.5', '1, 2'].map(parse)).toEqual([1, [0, 0.5], [1, 2]]);
+  refuses(parse, ['1,', '1,,2', '1;2', '1,-1'], /^--steps must be numbers; got '/);
 });
 
 test('one of', () => {

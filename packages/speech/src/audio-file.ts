@@ -23,6 +23,8 @@ const closeFile = promisify(close);
 
 const READ_SIZE = 2 ** 26;
 
+// Two letters at least: C:// is a drive.
+const ADDRESS = /^([a-z][a-z\d+.-]+:)\/\//i;
 const STDIN = '/dev/stdin';
 const INHERITED = /^\/(?:dev\/stdin|(?:dev|proc\/self)\/fd\/(\d+))$/;
 
@@ -50,7 +52,7 @@ export async function readAudioFile(
   throwIfAborted(signal);
   try {
     const inherited = inheritedStream(path);
-    if (inherited) return joinBytes(await collect(inherited, inspect, signal));
+    if (inherited) return await readToEnd(inherited, inspect, signal);
     // Opened to block, a pipe without a writer would hold a thread, and the end of the process.
     const descriptor = await openFile(path, constants.O_RDONLY | constants.O_NONBLOCK);
     return await readOpened(descriptor, inspect, signal);
@@ -97,15 +99,29 @@ export async function readStart(
 function unreadable(error: unknown, path: string): unknown {
   if (error instanceof MlxRunnersError) return error;
   const why = systemReason(error);
-  return new AudioError(`Cannot read the audio file '${path}': ${why}.`, { cause: error });
+  const what = path === STDIN ? audioName(path) : `the audio file ${audioName(path)}`;
+  return new AudioError(`Cannot read ${what}: ${why}.`, { cause: error });
+}
+
+/** What messages call a file. */
+export function audioName(file: string | URL): string {
+  const path = file instanceof URL ? file.pathname : file;
+  return path === STDIN ? 'standard input' : `'${path}'`;
 }
 
 function localPath(file: string | URL): string {
-  if (typeof file === 'string') return file;
-  if (file.protocol === 'file:') return fileURLToPath(file);
+  const scheme = typeof file === 'string' ? ADDRESS.exec(file)?.[1] : file.protocol;
+  if (scheme === undefined) return file as string;
+  if (scheme === 'file:') {
+    try {
+      return fileURLToPath(file);
+    } catch (cause) {
+      throw new AudioError(`${String(file)} is no file: URL of this machine.`, { cause });
+    }
+  }
   throw new AudioError(
-    `Cannot read audio from a ${file.protocol} URL; only file: URLs are read. ` +
-      'Fetch it and pass its bytes instead.',
+    `Cannot read audio from '${String(file)}': only files are read, no ${scheme} addresses. ` +
+      'Fetch it first, and give the file or its bytes.',
   );
 }
 
@@ -145,7 +161,7 @@ async function readOpened(
       ? new Socket({ fd: descriptor, readable: true, writable: false })
       : createReadStream('', { fd: descriptor });
     isOurs = false;
-    return joinBytes(await collect(stream as AsyncIterable<Uint8Array>, inspect, signal));
+    return await readToEnd(stream, inspect, signal);
   } finally {
     if (isOurs) await closeFile(descriptor);
   }
@@ -170,11 +186,26 @@ async function readRegularFile(
   return bytes.subarray(0, length);
 }
 
+/** All bytes of a stream of our own, which would keep the process alive while it waits. */
+async function readToEnd(
+  stream: Readable,
+  inspect: Inspect<Uint8Array>,
+  signal: AbortSignal | undefined,
+): Promise<Uint8Array> {
+  try {
+    return joinBytes(await collect(stream as AsyncIterable<Uint8Array>, inspect, signal));
+  } catch (error) {
+    stream.destroy();
+    throw error;
+  }
+}
+
 /**
  * All chunks of a stream. A stream that stalls does not keep `signal` from working.
  *
  * @throws AudioError past the limit, AbortedError when `signal` fires, and what `inspect` throws;
- *   the stream is ended then.
+ *   a generator is ended then, a stream only read no further: destroyed, the body of a request
+ *   would take the connection with it, and the answer.
  */
 export async function collect<Chunk extends { byteLength: number } | { samples: Float32Array }>(
   stream: AsyncIterable<Chunk>,
@@ -182,7 +213,7 @@ export async function collect<Chunk extends { byteLength: number } | { samples: 
   signal: AbortSignal | undefined,
 ): Promise<Chunk[]> {
   throwIfAborted(signal);
-  const iterator = stream[Symbol.asyncIterator]();
+  const iterator = reading(stream);
   const listening = new AbortController();
   const aborted = new Promise<never>((_, reject) => {
     const onAbort = () => {
@@ -202,19 +233,23 @@ export async function collect<Chunk extends { byteLength: number } | { samples: 
       chunks.push(next.value);
     }
   } catch (error) {
-    end(stream, iterator);
+    // Not awaited, since a generator that hangs in next() would hang here, too; and what it throws
+    // now no longer matters.
+    iterator.return?.().catch(String);
     throw error;
   } finally {
     listening.abort();
   }
 }
 
-function end(stream: unknown, iterator: AsyncIterator<unknown>): void {
-  // Node's iterators would wait for a chunk first, and keep the process alive meanwhile.
-  if (stream instanceof Readable) stream.destroy();
-  // Not awaited, since a generator that hangs in next() would hang here, too; and what it throws
-  // now no longer matters.
-  iterator.return?.().catch(String);
+function reading<Chunk>(stream: AsyncIterable<Chunk>): AsyncIterator<Chunk> {
+  if (stream instanceof Readable) {
+    return stream.iterator({ destroyOnReturn: false }) as AsyncIterator<Chunk>;
+  }
+  if (stream instanceof ReadableStream) {
+    return stream.values({ preventCancel: true }) as AsyncIterator<Chunk>;
+  }
+  return stream[Symbol.asyncIterator]();
 }
 
 function sizeOf(chunk: { byteLength: number } | { samples: Float32Array }): number {

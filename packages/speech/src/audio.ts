@@ -1,7 +1,14 @@
 /** Audio in: from anything a caller has to the mono samples that models take. */
 import { setImmediate } from 'node:timers/promises';
 import { AudioError, throwIfAborted, UsageError } from '@mlx-runners/mlx-core/errors';
-import { collect, joinBytes, readAudioFile, readStart, type Inspect } from './audio-file.js';
+import {
+  audioName,
+  collect,
+  joinBytes,
+  readAudioFile,
+  readStart,
+  type Inspect,
+} from './audio-file.js';
 import { CONTAINER_BYTES, CONTAINER_NAMES, detectContainer } from './container.js';
 import { MAX_SAMPLE_RATE, MIN_SAMPLE_RATE, resampleInSteps } from './resample.js';
 import { decodeWav, type PcmAudio } from './wav.js';
@@ -41,7 +48,8 @@ export interface Audio extends AudioSamples {
  * Reads, decodes, mixes to mono (by the mean of the channels) and resamples.
  *
  * The container is told from the bytes, never from a name. Audio without a single sample is valid
- * and gives empty samples.
+ * and gives empty samples. A stream is read no further after an error, but not destroyed: that is
+ * left to the caller, who may have to answer a request first.
  *
  * @throws AudioError where the input can't be read or decoded, is too large (4 GiB, or a quarter of
  *   the memory), has no rate, or holds samples that are NaN or beyond ±100; UsageError for a
@@ -67,7 +75,7 @@ export async function loadAudio(input: AudioInput, options: LoadAudioOptions = {
  */
 export async function checkAudioFile(file: string | URL): Promise<void> {
   const start = await readStart(file, CONTAINER_BYTES);
-  if (start) named(nameOf(file), () => checkContent(start));
+  if (start) named(audioName(file), () => checkContent(start));
 }
 
 /** The mean of the channels; one channel is returned as it is. */
@@ -93,16 +101,12 @@ async function fromFile(
   file: string | URL,
   signal: AbortSignal | undefined,
 ): Promise<AudioSamples> {
-  const name = nameOf(file);
+  const name = audioName(file);
   const inspect: Inspect<Uint8Array> = (chunk, bytesBefore) => {
     if (bytesBefore === 0) named(name, () => checkStart(chunk));
   };
   const bytes = await readAudioFile(file, inspect, signal);
   return named(name, () => usable(decodeAudio(bytes)));
-}
-
-function nameOf(file: string | URL): string {
-  return file instanceof URL ? file.pathname : file;
 }
 
 /** Does something with a file's content; an AudioError gets the file's name. */
@@ -111,7 +115,7 @@ function named<Result>(name: string, use: () => Result): Result {
     return use();
   } catch (error) {
     if (!(error instanceof AudioError)) throw error;
-    throw new AudioError(`'${name}': ${error.message}`, { cause: error });
+    throw new AudioError(`${name}: ${error.message}`, { cause: error });
   }
 }
 
@@ -180,8 +184,9 @@ function fromSamples(audio: unknown): PcmAudio {
 /** `null`, `number`, or the name of a class such as `Float64Array`. */
 function typeName(value: unknown): string {
   if (value === null || typeof value !== 'object') return value === null ? 'null' : typeof value;
+  if (Symbol.asyncIterator in value) return 'a stream (which gives { samples, sampleRate } itself)';
   const { name } = (value as { constructor?: { name?: string } }).constructor ?? {};
-  return name ?? 'an object';
+  return name || 'an object';
 }
 
 async function fromStream(

@@ -1,6 +1,9 @@
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { Readable } from 'node:stream';
 import { pathToFileURL } from 'node:url';
 import { AbortedError, AudioError, UsageError } from '@mlx-runners/mlx-core/errors';
@@ -32,6 +35,7 @@ describe('inputs', () => {
   const inputs: [string, () => AudioInput][] = [
     ['a path', () => path],
     ['a URL', () => pathToFileURL(path)],
+    ['a URL as a text', () => pathToFileURL(path).href],
     ['bytes', () => bytes],
     ['a Buffer', () => Buffer.from(bytes)],
     ['an ArrayBuffer', () => bytes.buffer],
@@ -196,7 +200,19 @@ describe('what is refused', () => {
     ['a missing file', join(folder, 'missing.wav'), /missing.wav': there is no such file/],
     ['a folder', folder, /it is a folder/],
     ['a damaged file', file('cut.wav', wav.subarray(0, 20)), /cut.wav': The WAV file.*'fmt '/],
-    ['a web address', new URL('https://example.org/a.wav'), /https: URL.*pass its bytes/],
+    ['a web address', new URL('https://example.org/a.wav'), /a\.wav': .*https: address.*bytes/],
+    ['a web address as a text', 'https://example.org/a.wav', /a\.wav': .*https: address/],
+    ['a file: URL of elsewhere', new URL('file://elsewhere/a.wav'), /no file: URL of this machine/],
+    [
+      'samples that come by and by',
+      { samples: streamOf(ramp), sampleRate: 16000 },
+      /not a stream \(which gives \{ samples, sampleRate \} itself\)/,
+    ],
+    [
+      'samples of a class without a name',
+      { samples: Object.create({ constructor: { name: '' } }) as unknown, sampleRate: 16000 },
+      /not an object/,
+    ],
   ])('%s', async (_, input, message) => {
     const loading = loadAudio(input as AudioInput);
     await expect(loading).rejects.toThrow(AudioError);
@@ -231,5 +247,36 @@ describe('signal', () => {
     const loading = loadAudio({ samples, sampleRate: 48000 }, { signal: controller.signal });
     setImmediate(() => controller.abort());
     await expect(loading).rejects.toThrow(AbortedError);
+  });
+});
+
+describe('a stream that is refused', () => {
+  test('leaves a server its request, so that the client gets an answer', async () => {
+    const server = createServer((request, response) => {
+      loadAudio(request).catch((error: unknown) =>
+        response.writeHead(400).end((error as AudioError).message),
+      );
+    });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    const body = Buffer.alloc(2 ** 20, 'hello ');
+    const answer = await fetch(`http://127.0.0.1:${port}`, { method: 'POST', body });
+    expect([answer.status, await answer.text()]).toEqual([
+      400,
+      expect.stringMatching(/^This is no known audio format/),
+    ]);
+    server.close();
+    server.closeAllConnections();
+  });
+
+  test('is not cancelled where it is one of the web', async () => {
+    let cancelled = false;
+    const stream = new ReadableStream<Uint8Array>({
+      pull: (controller) => controller.enqueue(Buffer.alloc(1000, 'hello ')),
+      cancel: () => void (cancelled = true),
+    });
+    await expect(loadAudio(stream)).rejects.toThrow(AudioError);
+    expect([cancelled, stream.locked]).toEqual([false, false]);
   });
 });

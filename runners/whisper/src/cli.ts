@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 /** `whisper AUDIO…`: only parsing and printing. */
+import { existsSync } from 'node:fs';
 import { basename, extname } from 'node:path';
 import {
   addGoldenCommand,
@@ -9,10 +10,10 @@ import {
   downloadProgress,
   EXIT_FAILURE,
   interruptSignal,
-  loadOptionsSchema,
   optionsOf,
   planOutput,
   printError,
+  printWarning,
   runProgram,
   userPath,
   valueOf,
@@ -26,7 +27,15 @@ import {
   type OutputPlan,
   type SeedOptions,
 } from '@mlx-runners/runner';
-import { AudioError, FileError, mx, printable, UsageError } from '@mlx-runners/mlx-core';
+import { loadOptionsSchema } from '@mlx-runners/runner/library';
+import {
+  AudioError,
+  FileError,
+  mx,
+  nearestName,
+  printable,
+  UsageError,
+} from '@mlx-runners/mlx-core';
 import {
   checkAudioFile,
   formatTranscript,
@@ -40,8 +49,9 @@ import { Option } from 'commander';
 import { addBenchCommand } from './bench.js';
 import { parseConfig } from './config.js';
 import { goldenCheckers } from './golden.js';
+import { manifest } from './manifest.js';
 import { transcribeOptionsSchema, type TranscribeOptions } from './options.js';
-import { load, manifest, type WhisperModel } from './pipeline.js';
+import { load, type WhisperModel } from './pipeline.js';
 
 type Options = ModelOptions &
   TranscribeOptions &
@@ -66,11 +76,11 @@ const program = createProgram('whisper', import.meta.url);
 program.argument('<audio...>', 'WAV files; - is standard input').usage('[options] <audio...>');
 withModelOptions(program, { defaultModel: manifest.defaultModel });
 const decoding: [flags: string, description: string][] = [
-  ['--language <name>', 'language of the speech, such as en or English; detected unless given'],
+  ['-l, --language <name>', 'language of the speech, such as en or English; detected unless given'],
   ['--task <task>', 'transcribe keeps the language, translate gives English'],
   [
     '--temperature <t>',
-    'one sampling temperature, instead of rising ones until a text is plausible',
+    'sampling temperatures, tried in order until a text is plausible, such as 0,0.4',
   ],
   ['--best-of <n>', 'candidates at temperatures above 0'],
   ['--no-speech-threshold <p>', 'no-speech probability above which a window may be silent'],
@@ -95,17 +105,47 @@ await runProgram(program);
 interface Input {
   /** As the user typed it. */
   name: string;
+  /** For people. */
+  label: string;
   path: string;
   /** Of the files written, without extension. */
   baseName: string;
 }
 
 function inputOf(file: string): Input {
-  if (file === '-') return { name: 'standard input', path: '/dev/stdin', baseName: 'stdin' };
-  return { name: file, path: userPath(file), baseName: basename(file, extname(file)) };
+  if (file === '-' || file === '/dev/stdin') {
+    const label = 'standard input';
+    return { name: file === '-' ? label : file, label, path: '/dev/stdin', baseName: 'stdin' };
+  }
+  const isAddress = /^[a-z]+:\/\//i.test(file);
+  return {
+    name: file,
+    // A name such as that of <(command) says nothing without its folder.
+    label: file.startsWith('/dev/') ? file : basename(file),
+    path: isAddress ? file : userPath(file),
+    baseName: basename(file, extname(file)),
+  };
+}
+
+/** @throws UsageError for a name that was meant as a command */
+function checkNoCommand(name: string): void {
+  if (/[^a-z]/i.test(name) || existsSync(userPath(name))) return;
+  const nearest = nearestName(
+    name,
+    program.commands.map((command) => command.name()),
+  );
+  if (nearest) {
+    throw new UsageError(`There is no file '${name}': did you mean the command ${nearest}?`);
+  }
+  if (manifest.tasks.includes(name)) {
+    throw new UsageError(
+      `There is no file '${name}': files to ${name} are given without a command.`,
+    );
+  }
 }
 
 async function transcribeFiles(files: string[], options: Options): Promise<void> {
+  checkNoCommand(files[0]);
   const inputs = files.map(inputOf);
   const plan = planOutput(
     options,
@@ -123,6 +163,9 @@ async function transcribeFiles(files: string[], options: Options): Promise<void>
   if (readable.length === 0) return;
   if (options.threads !== undefined) mx.setThreads(options.threads);
   await using model = await loadWithProgress(options);
+  if (options.dtype?.endsWith('16') && mx.device() === 'cpu' && !options.quiet) {
+    printWarning(`${options.dtype} on the CPU is many times slower than float32.`);
+  }
   for (const input of readable) {
     await succeeds(input, plan, () => transcribeFile(model, input, plan, options));
   }
@@ -139,7 +182,7 @@ async function succeeds(
     return true;
   } catch (error) {
     if (!(error instanceof AudioError || error instanceof FileError)) throw error;
-    printError(error.message);
+    printError(error);
     if (json) printJson({ file: name, error: { code: error.code, message: error.message } });
     process.exitCode = EXIT_FAILURE;
     return false;
@@ -170,10 +213,10 @@ async function transcribeFile(
 
 async function transcribeWithProgress(
   model: WhisperModel,
-  { name, path }: Input,
+  { label, path }: Input,
   options: Options,
 ): Promise<Transcript> {
-  using progress = audioProgress(basename(name), options);
+  using progress = audioProgress(label, options);
   const transcription = model.transcribe(path, {
     ...optionsOf(transcribeOptionsSchema, options),
     signal: interruptSignal(),
@@ -202,8 +245,7 @@ function printJson(result: object): void {
   process.stdout.write(`${JSON.stringify(result)}\n`);
 }
 
-function timing({ name }: Input, { duration, language }: Transcript, seconds: number): string {
+function timing({ label }: Input, { duration, language }: Transcript, seconds: number): string {
   const speed = (duration / seconds).toFixed(1);
-  const label = printable(basename(name), Infinity);
-  return `${label}: ${duration.toFixed(1)} s of audio (${language ?? 'no speech'}) in ${seconds.toFixed(2)} s, ${speed}x real time`;
+  return `${printable(label, Infinity)}: ${duration.toFixed(1)} s of audio (${language ?? 'no speech'}) in ${seconds.toFixed(2)} s, ${speed}x real time`;
 }

@@ -5,7 +5,8 @@
  * no-speech probability is high there, but high, too, on some speech that it can read. Speech rises
  * and falls by syllables, noise of fans, rooms and lines hardly at all: where both agree that there
  * is no speech, there is none. And where a recording is as good as silent before or after speech,
- * a segment's times are moved to where the sound is; Whisper likes to fill gaps.
+ * a segment's times are moved to where the sound is; Whisper likes to fill gaps. After a gap it
+ * also ends segments early: one that nobody could speak so fast lasts as long as its sound.
  */
 import { mx, type MxArray } from '@mlx-runners/mlx-core';
 
@@ -31,11 +32,18 @@ const shortSilence = 30;
 /** Sound shorter than this between a segment's edge and silence is the end of its neighbour's. */
 const stray = 5;
 
+/** Characters a second that nobody speaks: such a segment ends too early. */
+const tooFast = 25;
+
+/** Characters a second of ordinary speech, the least that a segment is lengthened to. */
+const ordinary = 15;
+
 // Whisper's features are log10 of power, divided by 4.
 const decibels = 40;
 
 // Samples from one frame to the next, and on each side of its centre.
 const hop = 160;
+const framesPerSecond = 100;
 const halfWindow = 200;
 
 /** Levels in dB of frames of log-mel features [frames, mels], up to a constant. */
@@ -68,6 +76,12 @@ export function isSteady(levels: Float32Array, { start, end }: Span): boolean {
   return percentile(sorted, 0.95) - percentile(sorted, 0.05) < steadyRange;
 }
 
+/** Tells the silent frames of a window. */
+function silenceIn(volumes: Float32Array, { start, end }: Span): (frame: number) => boolean {
+  const loud = percentile(volumes.slice(start, end).sort(), 0.95);
+  return (frame) => volumes[frame] < loud - silenceDrop;
+}
+
 /**
  * A segment without the silence at its ends; as it was when all of it is silent.
  *
@@ -75,8 +89,7 @@ export function isSteady(levels: Float32Array, { start, end }: Span): boolean {
  * @param window the audio that the segment was decoded from
  */
 export function trimSilence(volumes: Float32Array, segment: Span, window: Span): Span {
-  const loud = percentile(volumes.slice(window.start, window.end).sort(), 0.95);
-  const isSilent = (frame: number): boolean => volumes[frame] < loud - silenceDrop;
+  const isSilent = silenceIn(volumes, window);
   const end = Math.min(segment.end, window.end);
   const silent = {
     start: silenceFrom(segment.start, 1, end, isSilent),
@@ -103,4 +116,29 @@ function silenceFrom(
   }
   while (frame !== limit && isSilent(frame)) frame += step;
   return frame;
+}
+
+/**
+ * The end of a segment whose text can't have been spoken in its time: where the sound after it
+ * pauses, or the text would be spoken at an ordinary pace, or at `limit`, whichever comes first.
+ * Other segments end where they did.
+ *
+ * @param characters of the segment's text
+ * @param limit where the next segment may start
+ */
+export function spokenEnd(
+  volumes: Float32Array,
+  { start, end }: Span,
+  characters: number,
+  limit: number,
+  window: Span,
+): number {
+  if (characters * framesPerSecond <= tooFast * (end - start)) return end;
+  const isSilent = silenceIn(volumes, window);
+  const latest = Math.min(limit, start + Math.ceil((characters * framesPerSecond) / ordinary));
+  let spoken = end;
+  for (let frame = end; frame < latest && frame - spoken < shortSilence; frame++) {
+    if (!isSilent(frame)) spoken = frame + 1;
+  }
+  return spoken;
 }

@@ -1,6 +1,6 @@
 /** The options of `transcribe`: one schema for the library and the command line. */
 import { UsageError } from '@mlx-runners/mlx-core/errors';
-import { checkOptions, schemas } from '@mlx-runners/runner';
+import { checkOptions, schemas } from '@mlx-runners/runner/library';
 import { z } from 'zod';
 import { languageCode } from './languages.js';
 

@@ -1,5 +1,4 @@
 /** Audio in, transcript out: the public API of @mlx-runners/whisper. */
-import { fileURLToPath } from 'node:url';
 import {
   CheckpointError,
   DisposedError,
@@ -9,25 +8,18 @@ import {
   UsageError,
 } from '@mlx-runners/mlx-core';
 import { resolveModel } from '@mlx-runners/hub';
-import {
-  checkOptions,
-  loadOptionsSchema,
-  loadRunnerManifest,
-  type LoadOptions,
-} from '@mlx-runners/runner';
+import { checkOptions, loadOptionsSchema, type LoadOptions } from '@mlx-runners/runner/library';
 import { loadAudio, type AudioInput, type Segment } from '@mlx-runners/speech';
 import { loadTokenizer } from '@mlx-runners/text';
 import { checkModelFolder, loadWhisper } from './checkpoint.js';
 import { parseConfig } from './config.js';
 import type { Recogniser } from './decode.js';
+import { manifest } from './manifest.js';
 import type { Whisper } from './model.js';
 import { specialTokens, suppressedTokens, type SpecialTokens } from './tokens.js';
 import { transcribeSettings, type Settings, type TranscribeOptions } from './options.js';
 import { transcribeSamples } from './transcribe.js';
 import { RunningTranscription, type RecordingInfo, type Transcription } from './transcription.js';
-
-/** runner.json of this package. */
-export const manifest = loadRunnerManifest(fileURLToPath(new URL('..', import.meta.url)));
 
 /** Everything that decoding needs, from a model's files. @internal */
 export async function loadRecogniser(
@@ -102,10 +94,10 @@ export class WhisperModel {
 
   /**
    * Transcribes audio of any length: a path, bytes, `{ samples, sampleRate }`, or a stream of them.
-   * Nothing happens before the result is awaited or iterated over.
+   * Nothing happens before it is iterated over or its `result()` is awaited.
    *
-   * @throws UsageError for options that make no sense; while iterating, AudioError for audio that
-   *   can't be read and AbortedError when the signal fires
+   * @throws at once UsageError for options that make no sense and DisposedError; from the iteration
+   *   or `result()` AudioError for audio that can't be read and AbortedError when the signal fires
    */
   transcribe(audio: AudioInput, options: TranscribeOptions = {}): Transcription {
     if (this.#disposed) throw new DisposedError('The model was disposed.');

@@ -6,7 +6,14 @@ import { mx, throwIfAborted, type MxArray } from '@mlx-runners/mlx-core';
 import { logMelSpectrogram, type Segment } from '@mlx-runners/speech';
 import { decodeWindow, lookAt, type DecodeResult, type Recogniser } from './decode.js';
 import { EncodedWindow } from './model.js';
-import { frameLevels, frameVolumes, isSteady, trimSilence, type Span } from './loudness.js';
+import {
+  frameLevels,
+  frameVolumes,
+  isSteady,
+  spokenEnd,
+  trimSilence,
+  type Span,
+} from './loudness.js';
 import type { Settings } from './options.js';
 import { textOf, timePrecision } from './tokens.js';
 import type { RecordingInfo } from './transcription.js';
@@ -104,11 +111,22 @@ export function cutSegments(
   return { pieces, advance: advance > 0 ? advance : frames };
 }
 
-/** A segment's times in seconds, without silence at its ends. */
-function audibleTimes(volumes: Float32Array, { start, end }: Span, window: Span): Span {
+/**
+ * A segment's times in seconds as the sound has them: without silence at its ends, and not over
+ * before its text can have been spoken.
+ *
+ * @param next where the next segment may start, in seconds
+ */
+function audibleTimes(
+  volumes: Float32Array,
+  { start, end, text, next }: Span & { text: string; next: number },
+  window: Span,
+): Span {
   const frame = (seconds: number): number => Math.round(seconds * framesPerSecond);
   const trimmed = trimSilence(volumes, { start: frame(start), end: frame(end) }, window);
-  return { start: trimmed.start / framesPerSecond, end: trimmed.end / framesPerSecond };
+  const characters = text.trim().length;
+  const spoken = spokenEnd(volumes, trimmed, characters, frame(next), window);
+  return { start: trimmed.start / framesPerSecond, end: spoken / framesPerSecond };
 }
 
 /**
@@ -155,11 +173,12 @@ export async function* transcribeSamples(
       const cut = cutSegments(result.tokens, special.timestampBegin, window);
       ({ advance } = cut);
       const { avgLogprob, compressionRatio, noSpeechProb, temperature } = result;
-      for (const { start, end, tokens } of cut.pieces) {
+      for (const [i, { start, end, tokens }] of cut.pieces.entries()) {
         const text = textOf(tokenizer, tokens, special.eot);
         if (start === end || text.trim() === '') continue;
         history.push(...tokens);
-        const times = audibleTimes(volumes, { start, end }, window);
+        const next = cut.pieces[i + 1]?.start ?? (seek + advance) / framesPerSecond;
+        const times = audibleTimes(volumes, { start, end, text, next }, window);
         const scores = { temperature, avgLogprob, compressionRatio, noSpeechProb };
         yield { id, seek, ...times, text, tokens, ...scores };
         id += 1;

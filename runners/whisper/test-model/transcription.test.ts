@@ -147,6 +147,15 @@ describe('whisper-base', () => {
     expect(segments[0].start).toBeLessThan(21);
   });
 
+  it('gives speech after a long gap the time that it takes', async () => {
+    const { segments } = await transcribe(samples(speech, silence(25), speech));
+    const { start, end, text } = segments.at(-1)!;
+    expect(words(text)).toMatch(/do for your country$/);
+    expect(start).toBeGreaterThan(35.5);
+    expect(end).toBeGreaterThan(42.5);
+    expect(end).toBeLessThanOrEqual(47);
+  });
+
   it.each([
     ['12 s of digital zero', silence(12)],
     ['35 s of digital zero', silence(35)],

@@ -38,6 +38,10 @@ describe('whisper, without weights', () => {
     [['--json', '--output-format', 'srt', 'a.wav'], /--json and --output-format srt both/],
     [['--output-format', 'all', 'a.wav'], /All formats can't share stdout/],
     [['--output-format', 'srt', 'a.wav', 'b.wav'], /srt of several inputs can't share/],
+    [['--temperature', '0,hot', 'a.wav'], /or a list of them; got '0,hot'/],
+    [['mdoels', 'list'], /no file 'mdoels': did you mean the command models\?/],
+    [['transcribe', 'a.wav'], /no file 'transcribe': files to transcribe are given without/],
+    [['/dev/stdin', '-'], /Standard input can be read only once/],
     [['-', '-'], /Standard input can be read only once/],
   ])('refuses %j with one line and exit code 2', (args, message) => {
     const { code, out, err } = whisper(args);
@@ -66,6 +70,31 @@ describe('whisper, without weights', () => {
       expect.stringMatching(/^error: Cannot read .*: it is a folder\.$/),
       expect.stringMatching(/^error: Cannot read .*new line\\u001b\[31m\.wav': there is no such/),
     ]);
+  });
+
+  it('fetches no addresses', () => {
+    const { code, err } = whisper(['https://example.org/a.wav']);
+    expect(code).toBe(1);
+    expect(err).toMatch(/^error: .*'https:\/\/example\.org\/a\.wav': only files are read/);
+  });
+
+  it.each([
+    ['--verbose', {}],
+    ['--quiet', { DEBUG: '1' }],
+  ])('shows where the error of a file comes from, asked by %s %j', (option, env) => {
+    const { err } = whisper([option, 'none.wav'], env);
+    expect(err).toMatch(/^error: .*none\.wav.*\nAudioError: .*\n +at .*\n(.*\n)*caused by Error/);
+  });
+
+  it('takes the short names of models, and says which was meant', () => {
+    const model = (name: string): string =>
+      whisper(['-m', name, speechPath()], {
+        HF_HUB_OFFLINE: '1',
+        HF_HUB_CACHE: folder,
+        MLX_RUNNERS_CACHE: folder,
+      }).err;
+    expect(model('turbo')).toMatch(/^error: openai\/whisper-large-v3-turbo at /);
+    expect(model('whisper-bse')).toContain('Did you mean whisper-base?');
   });
 
   it.each([
@@ -133,7 +162,7 @@ describe('whisper, with a tiny model', () => {
 
   it.each([
     ['-', 'standard input'],
-    ['/dev/stdin', 'stdin'],
+    ['/dev/stdin', 'standard input'],
   ])('reads standard input as %s', (name, label) => {
     const file = whisper([...options, '--quiet', 'noise.wav']);
     expect(file.out).not.toBe('');
@@ -143,12 +172,25 @@ describe('whisper, with a tiny model', () => {
   });
 
   it.each([
-    ['nothing', new Uint8Array(), /'\/dev\/stdin': The audio is empty/],
-    ['text', Buffer.from('hello '.repeat(1000)), /'\/dev\/stdin': This is no known audio format/],
+    ['nothing', new Uint8Array(), /^error: standard input: The audio is empty/m],
+    [
+      'text',
+      Buffer.from('hello '.repeat(1000)),
+      /^error: standard input: This is no known audio format/m,
+    ],
   ])('refuses standard input of %s', (_, input, message) => {
     const { code, err } = runCli([...options, '-'], { cwd: folder, input });
     expect(code).toBe(1);
     expect(err).toMatch(message);
+  });
+
+  it('takes several temperatures, and warns of a dtype that is slow on the CPU', () => {
+    const { code, err } = whisper([
+      ...options.slice(0, 4),
+      ...['--temperature', '0,0.5', '--dtype', 'float16', '-l', 'en', 'noise.wav'],
+    ]);
+    expect(code).toBe(0);
+    expect(err).toMatch(/^warning: float16 on the CPU is many times slower than float32\.$/m);
   });
 
   it('refuses a folder to write to that is a file, before the model is loaded', () => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { compressionRatio } from '../src/decode.js';
-import { frameVolumes, isSteady, trimSilence } from '../src/loudness.js';
+import { frameVolumes, isSteady, spokenEnd, trimSilence } from '../src/loudness.js';
 import { cutSegments } from '../src/transcribe.js';
 
 const begin = 100;
@@ -84,5 +84,31 @@ describe('loudness', () => {
     expect(trimSilence(levels, { start: 280, end: 700 }, whole)).toEqual({ start: 280, end: 700 });
     expect(trimSilence(levels, { start: 280, end: 820 }, whole)).toEqual({ start: 280, end: 820 });
     expect(trimSilence(levels, { start: 850, end: 990 }, whole)).toEqual({ start: 850, end: 990 });
+  });
+
+  describe('a text that can not have been spoken in its time', () => {
+    const segment = { start: 300, end: 400 };
+    const ends = (volumes: Float32Array, characters: number, limit = 1000): number =>
+      spokenEnd(volumes, segment, characters, limit, whole);
+
+    it('goes on to an ordinary pace, the end of the sound or the next segment', () => {
+      expect(ends(levels, 30)).toBe(500);
+      expect(ends(levels, 300)).toBe(800);
+      expect(ends(levels, 300, 650)).toBe(650);
+    });
+
+    it('goes on over short silence, and ends before a pause', () => {
+      const gapped = levels.slice();
+      gapped.fill(-60, 420, 440);
+      expect(ends(gapped, 300)).toBe(800);
+      gapped.fill(-60, 420, 460);
+      expect(ends(gapped, 300)).toBe(420);
+      expect(ends(new Float32Array(1000).fill(-60, 400), 300)).toBe(400);
+    });
+
+    it('is none of up to 25 characters a second', () => {
+      expect(ends(levels, 25)).toBe(400);
+      expect(ends(levels, 26)).toBe(474);
+    });
   });
 });

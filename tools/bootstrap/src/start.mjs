@@ -11,14 +11,16 @@ const SAMPLE = join(workspaceRoot, 'packages/test-fixtures/speech/jfk.wav');
  * Builds what the whisper command line needs and runs it. Stdout is the command line's alone.
  *
  * @param {string[]} args of the command line; the sample when empty
- * @returns {number} the exit code
+ * @returns {Promise<number>} the exit code
  */
-export function start(args) {
+export async function start(args) {
   prepareWorkspace();
   const targets = ['run-many', '--targets=build,build-native', '--projects=whisper,mlx-core'];
-  // A long build shows how far it is; otherwise Nx would repeat what builds in its cache once printed.
-  const style = isNativeBuildCurrent() ? 'static-failures-only' : 'stream';
-  const built = runNx([...targets, `--output-style=${style}`, '--skip-sync'], { stdout: 2 });
+  // A long build shows how far it is; the rest takes seconds, and mostly there is nothing to do.
+  const [style, output] = isNativeBuildCurrent()
+    ? ['static-failures-only', /** @type {const} */ ('on failure')]
+    : ['stream', /** @type {const} */ ('stderr')];
+  const built = await runNx([...targets, `--output-style=${style}`, '--skip-sync'], { output });
   if (built !== 0) return built;
   const { status } = spawnSync(
     process.execPath,

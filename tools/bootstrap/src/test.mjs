@@ -14,18 +14,18 @@ const TARGETS = [
 /**
  * Runs every check and every test in one Nx run and prints the sum.
  *
- * @returns {number} the exit code: 0 only when nothing failed
+ * @returns {Promise<number>} the exit code: 0 only when nothing failed
  */
-export function test() {
+export async function test() {
   prepareWorkspace();
   removeReports();
   const folder = mkdtempSync(join(tmpdir(), 'mlx-runners-'));
   try {
     // The plugin in tools/nx-plugin writes there what became of each task.
     const resultsFile = join(folder, 'results.json');
-    const exitCode = runNx(
+    const exitCode = await runNx(
       ['run-many', `--targets=${TARGETS.join(',')}`, '--output-style=stream', '--skip-sync'],
-      { stdout: 1, env: { MLX_RUNNERS_TASK_RESULTS: resultsFile } },
+      { output: 'shown', env: { MLX_RUNNERS_TASK_RESULTS: resultsFile } },
     );
     const results = existsSync(resultsFile)
       ? JSON.parse(readFileSync(resultsFile, 'utf8'))

@@ -36,10 +36,24 @@ describe('npm start', () => {
     expect(clone.run('start').status).toBe(2);
   });
 
-  test('stops where the build fails', () => {
-    clone.write('nx-results.json', JSON.stringify({ exitCode: 1 }));
-    expect(clone.run('start')).toMatchObject({ status: 1, stdout: '' });
+  test('shows nothing but the transcript where all is built', async () => {
+    clone.run('start');
+    await clone.markNativeBuilt();
+    const { stdout, stderr } = clone.run('start');
+    expect(stderr).toBe('');
+    expect(JSON.parse(stdout)).toHaveLength(1);
   });
+
+  test.each([false, true])(
+    'stops where the build fails (native one is there: %s)',
+    async (built) => {
+      if (built) await clone.markNativeBuilt();
+      clone.write('nx-results.json', JSON.stringify({ exitCode: 1 }));
+      const { status, stdout, stderr } = clone.run('start');
+      expect([status, stdout]).toEqual([1, '']);
+      expect(stderr).toContain('nx run-many');
+    },
+  );
 
   test('installs again only when the lock file changed', () => {
     clone.run('start');

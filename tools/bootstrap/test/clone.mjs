@@ -55,6 +55,11 @@ export function makeClone(/** @type {Partial<typeof MACHINE>} */ programs = {}) 
       );
       return { status, stdout, stderr };
     },
+    /** Leaves what says that the native addon is up to date. */
+    async markNativeBuilt() {
+      const { buildStamp } = await import(join(root, scripts, 'build-stamp.mjs'));
+      write('packages/mlx-core/build/native/build.json', buildStamp());
+    },
     remove: () => rmSync(root, { recursive: true }),
   };
 }

@@ -42,6 +42,12 @@ test('a new runner’s run target takes paths as the user typed them', { timeout
   expect(status).not.toBe(0);
 });
 
+test('says what it makes', { timeout: TIMEOUT }, () => {
+  const { output } = nx(workspace, 'g', '@mlx-runners/nx-plugin:runner', '--help');
+  expect(output).toContain('Makes a runner: a folder that builds, tests and runs at once.');
+  expect(output).not.toContain('undefined');
+});
+
 test('a new runner is linted and formatted', { timeout: TIMEOUT }, () => {
   const lint = runNode(workspace, 'node_modules/eslint/bin/eslint.js', 'runners/tiny-probe.2');
   expect(lint.output).toBe('');

@@ -3,25 +3,25 @@ import {
   copyFileSync,
   linkSync,
   mkdirSync,
-  mkdtempSync,
   readFileSync,
-  renameSync,
   rmSync,
   writeFileSync,
 } from 'node:fs';
-import { basename, dirname, join, resolve } from 'node:path';
+import { basename, join } from 'node:path';
 import { build } from 'vite';
 import { nativeLibraries } from '../../../packages/mlx-core/packaging/native-libraries.mjs';
+import { PLATFORMS } from '../../../packages/mlx-core/packaging/platforms.mjs';
 import {
   nativeNotices,
   notice,
 } from '../../../packages/mlx-core/packaging/third-party-notices.mjs';
 import { ToolError } from '../../../packages/mlx-core/scripts/tool-error.mjs';
 import { workspacePackage, workspaceRoot } from './published-packages.mjs';
+import { replacedFolder } from './replaced-folder.mjs';
 
 /**
- * Makes a folder with a runner's command line that needs nothing but Node around it: the JavaScript in one file, the
- * native library, and what both read.
+ * Makes a folder with a runner's command line that needs nothing but Node around it: the JavaScript in one file, and
+ * the native library.
  *
  * @param {string} runnerRoot the runner's folder, built
  * @param {string} folder replaced when there is one
@@ -29,26 +29,36 @@ import { workspacePackage, workspaceRoot } from './published-packages.mjs';
  */
 export async function bundleRunner(runnerRoot, folder, platform) {
   const { manifest } = workspacePackage(runnerRoot);
-  mkdirSync(dirname(resolve(folder)), { recursive: true });
-  // Made beside it and renamed, so that the folder is never seen half-filled.
-  const partial = mkdtempSync(`${resolve(folder)}.part-`);
-  try {
+  await replacedFolder(folder, async (partial) => {
     const licenses = await bundleJavaScript(runnerRoot, manifest, partial);
     await addNativeLibrary(platform, join(partial, 'dist'));
     const { name, version, description, license, type, engines, bin } = manifest;
     const bundled = { name, version, description, license, private: true, type, engines, bin };
-    writeFileSync(join(partial, 'package.json'), `${JSON.stringify(bundled, null, 2)}\n`);
-    writeFileSync(
-      join(partial, 'THIRD-PARTY-NOTICES.txt'),
-      `${nativeNotices(platform)}\n${licenses}`,
-    );
-    copyFileSync(join(runnerRoot, 'runner.json'), join(partial, 'runner.json'));
+    const write = (/** @type {string} */ file, /** @type {string} */ text) =>
+      writeFileSync(join(partial, file), text);
+    write('package.json', `${JSON.stringify(bundled, null, 2)}\n`);
+    write('README.md', readme(manifest, platform));
+    write('THIRD-PARTY-NOTICES.txt', `${nativeNotices(platform)}\n${licenses}`);
     copyFileSync(join(workspaceRoot, 'LICENSE'), join(partial, 'LICENSE'));
-    rmSync(folder, { recursive: true, force: true });
-    renameSync(partial, folder);
-  } finally {
-    rmSync(partial, { recursive: true, force: true });
-  }
+  });
+}
+
+function readme(
+  /** @type {import('./published-packages.mjs').Manifest} */ { version, description, engines, bin },
+  /** @type {string} */ platform,
+) {
+  const [[command, entry]] = Object.entries(/** @type {Record<string, string>} */ (bin));
+  return `# ${command} ${version}
+
+${description}: the command line for ${PLATFORMS[platform].title}, with all it needs but Node (${engines.node}).
+Start it where this folder lies, or through a link; the folder may be moved as a whole.
+
+    ${entry} --help
+    node ${entry} --help
+    ln -s "$PWD/${entry.replace('./', '')}" ~/.local/bin/${command}
+
+THIRD-PARTY-NOTICES.txt has the licences of what is in it.
+`;
 }
 
 /** @returns {Promise<string>} the licences of the packages that went in */

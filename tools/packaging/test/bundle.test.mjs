@@ -8,6 +8,7 @@ import {
   readFileSync,
   realpathSync,
   rmSync,
+  statSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
@@ -23,9 +24,11 @@ const fixtures = join(workspaceRoot, 'packages/test-fixtures/goldens');
 
 const root = realpathSync(mkdtempSync(join(tmpdir(), 'mlx-runners-bundle-')));
 const bundle = join(root, 'somewhere else, für später');
+let madeMode;
 beforeAll(async () => {
   const made = join(root, 'made');
   await bundleRunner(whisper, made, hostPlatform);
+  madeMode = statSync(made).mode & 0o777;
   // A copy, not a rename: its files must not be shared with the build.
   cpSync(made, bundle, { recursive: true });
   rmSync(made, { recursive: true });
@@ -45,17 +48,25 @@ test('holds what it needs and no more', () => {
   const files = readdirSync(bundle, { recursive: true }).sort();
   expect(files.filter((file) => !file.startsWith('dist/native'))).toEqual([
     'LICENSE',
+    'README.md',
     'THIRD-PARTY-NOTICES.txt',
     'dist',
     'dist/cli.js',
     'package.json',
-    'runner.json',
   ]);
   expect(files).toContain('dist/native/mlx_core.node');
   const holding = files
     .filter((file) => /\.(js|json|txt|node)$/.test(file))
     .filter((file) => readFileSync(join(bundle, file)).includes(workspaceRoot));
   expect(holding).toEqual([]);
+});
+
+test('can be read by others, as far as the umask has it', () => {
+  expect(madeMode).toBe(0o777 & ~process.umask());
+});
+
+test('says how it is started', () => {
+  expect(readFileSync(join(bundle, 'README.md'), 'utf8')).toContain('./dist/cli.js --help');
 });
 
 test('names the licences of the packages in it', () => {

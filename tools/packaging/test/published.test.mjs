@@ -140,6 +140,17 @@ describe('the native library', () => {
   });
 });
 
+test('a pack that fails leaves the former one', async () => {
+  const former = join(folder, 'former');
+  mkdirSync(former);
+  writeFileSync(join(former, 'a.tgz'), '');
+  await expect(packAll(former, { platforms: ['darwin'] })).rejects.toThrow(
+    /There is no package for darwin, only for darwin-arm64/,
+  );
+  expect(readdirSync(former)).toEqual(['a.tgz']);
+  expect(readdirSync(folder).filter((name) => name.startsWith('former'))).toEqual(['former']);
+});
+
 describe('staging', () => {
   const root = join(folder, 'package');
   const published = { name: 'p', root, manifest: { name: 'p', version: '1.0.0', files: ['dist'] } };

@@ -1,5 +1,5 @@
 import { setTimeout } from 'node:timers/promises';
-import { CheckpointError, UsageError } from '@mlx-runners/mlx-core/errors';
+import { CheckpointError, NativeError, UsageError } from '@mlx-runners/mlx-core/errors';
 import { writeWholeFile } from '@mlx-runners/mlx-core/whole-file';
 import { createProgram, runProgram } from '../../../src/command-line.js';
 import { addGoldenCommand } from '../../../src/golden.js';
@@ -44,6 +44,7 @@ program
   .action((how: string) => {
     if (how === 'usage') throw new UsageError('--x and --y\n  exclude each other.');
     if (how === 'checkpoint') throw new CheckpointError('No tensor a.b.', { cause: cause() });
+    if (how === 'native') throw new NativeError('No library:\n  tried here,\n  and \u001bthere');
     if (how === 'type') (undefined as unknown as { x(): void }).x();
     if (how === 'code') process.exitCode = 1;
     // eslint-disable-next-line @typescript-eslint/only-throw-error -- libraries do such things
