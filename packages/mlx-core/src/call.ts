@@ -235,8 +235,19 @@ function callContext(row: OpRow, args: readonly unknown[]): string {
   return `${row.name}(${given.map((param, i) => `${param.name}: ${shown(args[i])}`).join(', ')})`;
 }
 
-function invoke(number: number, row: OpRow, args: readonly unknown[]): number {
+/**
+ * Lists as they are now. Getters of their elements run here, not while arguments lie in the exchange
+ * buffer, where an op that a getter calls would put its own.
+ */
+function withPlainLists(args: readonly unknown[]): readonly unknown[] {
+  return args.some(Array.isArray)
+    ? args.map((value) => (Array.isArray(value) ? Array.from<unknown>(value) : value))
+    : args;
+}
+
+function invoke(number: number, row: OpRow, given: readonly unknown[]): number {
   const { exchange } = table();
+  const args = withPlainLists(given);
   exchange.used = 0;
   const { params } = row;
   if (args.length > params.length) {

@@ -51,10 +51,12 @@ export function fromBytes(bytes: Uint8Array, shape: readonly number[], dtype: Dt
   if (!Array.isArray(shape)) {
     throw new ShapeError(`A shape has to be a list of sizes, not ${shown(shape)}.`);
   }
+  // Read before the addon looks at the bytes, which a getter among the sizes could take away.
+  const sizes = Array.from<number>(shape);
   try {
-    return adopt(new MxArray(native().fromBytes(bytes, number, shape, tracking())));
+    return adopt(new MxArray(native().fromBytes(bytes, number, sizes, tracking())));
   } catch (error) {
-    throw typedError(error, `array of ${dtype}[${shape.join(', ')}]`);
+    throw typedError(error, `array of ${dtype}[${sizes.join(', ')}]`);
   }
 }
 

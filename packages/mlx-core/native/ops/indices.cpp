@@ -1,6 +1,5 @@
 #include "ops/indices.h"
 
-#include <algorithm>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -11,20 +10,36 @@ namespace mx = mlx::core;
 namespace {
 
 template <class T>
+void check_value(const char* op, T value, size_t size) {
+  uint64_t distance = static_cast<uint64_t>(value);
+  if constexpr (std::is_signed_v<T>) {
+    if (value < 0) distance = static_cast<uint64_t>(-(value + 1));
+  }
+  if (distance < size) return;
+  std::ostringstream message;
+  message << "[" << op << "] the index " << +value << " is outside an axis of size " << size << ".";
+  throw std::invalid_argument(message.str());
+}
+
+template <class T>
 void check_values(const char* op, const mx::array& indices, size_t size) {
   const T* values = indices.data<T>();
-  const T* end = values + indices.data_size();
-  const T* outside = std::find_if(values, end, [size](T value) {
-    if constexpr (std::is_signed_v<T>) {
-      if (value < 0) return static_cast<uint64_t>(-(value + 1)) >= size;
+  if (indices.flags().contiguous) {
+    for (size_t i = 0; i < indices.data_size(); ++i) check_value(op, values[i], size);
+    return;
+  }
+  // A view with gaps, in which there may be any value: its own elements, one by one.
+  mx::Shape position(indices.ndim(), 0);
+  int64_t offset = 0;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    check_value(op, values[offset], size);
+    for (int axis = static_cast<int>(indices.ndim()) - 1; axis >= 0; --axis) {
+      offset += indices.strides(axis);
+      if (++position[axis] < indices.shape(axis)) break;
+      offset -= indices.strides(axis) * position[axis];
+      position[axis] = 0;
     }
-    return static_cast<uint64_t>(value) >= size;
-  });
-  if (outside == end) return;
-  std::ostringstream message;
-  message << "[" << op << "] the index " << +*outside << " is outside an axis of size " << size
-          << ".";
-  throw std::invalid_argument(message.str());
+  }
 }
 
 }  // namespace
@@ -43,9 +58,8 @@ void check_indices(const char* op, const mx::array& indices, size_t size, mx::St
   if (!mx::issubdtype(indices.dtype(), mx::integer)) {
     throw std::invalid_argument(std::string("[") + op + "] indices have to be of an integer type.");
   }
-  // In a view with gaps, elements that it doesn't show may have any value.
   if (mx::to_stream(s).device != mx::Device::cpu || indices.size() == 0 || indices.is_tracer() ||
-      !indices.is_available() || !indices.flags().contiguous) {
+      !indices.is_available()) {
     return;
   }
   switch (indices.dtype()) {

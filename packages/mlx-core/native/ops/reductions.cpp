@@ -12,9 +12,15 @@ using S = mx::StreamOrDevice;
 using OverAxes = array(const array&, const Ints&, bool, S);
 using OverAll = array(const array&, bool, S);
 
+// MLX's CPU loops over an empty array that isn't row-contiguous never end.
+array without_gaps(const array& a, S s) {
+  return a.size() == 0 ? mx::zeros(a.shape(), a.dtype(), s) : a;
+}
+
 // One shape for all of MLX's reductions: some axes, or all of them when none are given.
 template <OverAxes* axes_overload, OverAll* all_overload>
-array reduce(const array& a, Axes axes, bool keepdims, S s) {
+array reduce(const array& given, Axes axes, bool keepdims, S s) {
+  const array a = without_gaps(given, s);
   return axes ? axes_overload(a, *axes, keepdims, s) : all_overload(a, keepdims, s);
 }
 
@@ -28,7 +34,8 @@ using Spread = array(const array&, const Ints&, bool, int, S);
 using SpreadAll = array(const array&, bool, int, S);
 
 template <Spread* axes_overload, SpreadAll* all_overload>
-array spread(const array& a, Axes axes, bool keepdims, int ddof, S s) {
+array spread(const array& given, Axes axes, bool keepdims, int ddof, S s) {
+  const array a = without_gaps(given, s);
   return axes ? axes_overload(a, *axes, keepdims, ddof, s) : all_overload(a, keepdims, ddof, s);
 }
 

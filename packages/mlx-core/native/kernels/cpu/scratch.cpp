@@ -14,6 +14,7 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 constexpr size_t kCachedFloats = size_t{8} << 20;  // 32 MiB over all blocks
+constexpr size_t kSmallBlock = 4096;               // floats; serves any smaller request
 
 struct Block {
   float* data = nullptr;
@@ -28,7 +29,7 @@ class Cache {
     size_t best = blocks_.size();
     for (size_t i = 0; i < blocks_.size(); ++i) {
       const size_t capacity = blocks_[i].capacity;
-      if (capacity >= floats && capacity / 8 <= floats &&
+      if (capacity >= floats && (capacity <= kSmallBlock || capacity / 8 <= floats) &&
           (best == blocks_.size() || capacity < blocks_[best].capacity)) {
         best = i;
       }
@@ -94,6 +95,9 @@ Cache& cache() {
 }  // namespace
 
 Scratch::Scratch(size_t floats) {
+  if (floats == 0) {
+    return;
+  }
   Block block = cache().take(floats);
   if (block.data == nullptr) {
     constexpr size_t unit = kAlignment / sizeof(float);
@@ -108,6 +112,10 @@ Scratch::Scratch(size_t floats) {
   capacity_ = block.capacity;
 }
 
-Scratch::~Scratch() { cache().put({data_, capacity_}); }
+Scratch::~Scratch() {
+  if (data_ != nullptr) {
+    cache().put({data_, capacity_});
+  }
+}
 
 }  // namespace mlx_runners::cpu

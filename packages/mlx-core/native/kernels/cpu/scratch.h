@@ -16,8 +16,8 @@ class Scratch {
   float* data() const { return data_; }
 
  private:
-  float* data_;
-  size_t capacity_;
+  float* data_ = nullptr;
+  size_t capacity_ = 0;
 };
 
 }  // namespace mlx_runners::cpu

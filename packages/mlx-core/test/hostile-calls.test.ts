@@ -1,0 +1,92 @@
+/** Calls that a getter interferes with, views with gaps, and empty arrays of odd layout. */
+import { mx, ShapeError } from '@mlx-runners/mlx-core';
+import { describe, expect, test } from 'vitest';
+import { expectArray, thrown } from './expectations.js';
+import { plainPackage } from './plain-package.js';
+
+/** A list whose first element comes from a getter. */
+function withGetter(list: number[], getter: () => number): number[] {
+  return Object.defineProperty(list, 0, { get: getter });
+}
+
+test('an op called by a getter in a list leaves the arguments of the outer one alone', () => {
+  mx.tidy(() => {
+    const other = mx.array([8, 8, 8, 8]);
+    const shape = withGetter([2, 2], () => {
+      other.add(1);
+      return 2;
+    });
+    expectArray(mx.reshape(mx.array([1, 2, 3, 4]), shape), [
+      [1, 2],
+      [3, 4],
+    ]);
+  });
+});
+
+test('a getter among the sizes can’t take the bytes away while they are read', () => {
+  const buffer = new ArrayBuffer(1 << 20);
+  const shape = withGetter([1 << 20], () => {
+    structuredClone(buffer, { transfer: [buffer] });
+    return 1 << 20;
+  });
+  const error = thrown(() => mx.fromBytes(new Uint8Array(buffer), shape, 'uint8'));
+  expect(error).toBeInstanceOf(ShapeError);
+});
+
+describe('computed indices in a view with gaps', () => {
+  const view = (values: number[]) => {
+    const gaps = mx.slice(mx.array(values, null, 'int32'), [0], [values.length], [2]);
+    mx.evalSync(gaps);
+    return gaps;
+  };
+
+  test('are checked, and what lies in the gaps is not', () => {
+    mx.tidy(() => {
+      const x = mx.arange(0, 10);
+      expectArray(mx.take(x, view([1, 500_000_000, -1, -500_000_000])), [1, 9]);
+      for (const outside of [10, -11, 500_000_000]) {
+        expect(() => mx.take(x, view([0, 0, outside, 0]))).toThrow(/outside an axis of size 10/);
+        expect(() => mx.takeAlongAxis(x, view([0, 0, outside, 0]), 0)).toThrow(/outside an axis/);
+        expect(() => mx.putAlongAxis(x, view([0, 0, outside, 0]), mx.array([5, 5]), 0)).toThrow(
+          /outside an axis/,
+        );
+      }
+    });
+  });
+});
+
+test.each(['sum', 'prod', 'all', 'any'] as const)('%s of an empty transposed array', (op) => {
+  for (let i = 0; i < 10; i++) {
+    mx.tidy(() => {
+      const empty = mx.zeros([4, 0]).transpose();
+      const neutral = op === 'sum' || op === 'any' ? 0 : 1;
+      expect(Array.from(mx[op](empty, [0]).dataSync(), Number)).toEqual(Array(4).fill(neutral));
+    });
+  }
+});
+
+test.skipIf(process.platform !== 'linux')('a small product leaves no memory behind', async () => {
+  const program = plainPackage();
+  const { stdout, stderr } = await program.run(`
+    import { readFileSync } from 'node:fs';
+    import { mx } from 'mlx-core';
+    const resident = () => Number(/VmRSS:\\s*(\\d+)/.exec(readFileSync('/proc/self/status', 'utf8'))[1]);
+    const x = mx.ones([1, 8]);
+    const w = mx.ones([8, 8]);
+    const products = (count) => {
+      for (let i = 0; i < count; i += 100) {
+        mx.tidy(() => {
+          let y = x;
+          for (let j = 0; j < 100; j++) y = mx.linear(y, w);
+          y.dataSync();
+        });
+      }
+    };
+    products(20_000);
+    const before = resident();
+    products(60_000);
+    console.log(resident() - before < 8_000);
+  `);
+  program.remove();
+  expect(stdout + stderr).toBe('true\n');
+});
