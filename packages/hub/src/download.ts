@@ -108,11 +108,13 @@ async function fetchBlobs(
   options: SnapshotOptions,
 ): Promise<void> {
   const there = await bytesThere(id, files);
+  let total = sum(there);
   for (const [i, file] of files.entries()) {
     throwIfAborted(options.signal);
     const onBytes = (bytes: number) => {
+      total += bytes - there[i];
       there[i] = bytes;
-      report(file.path, sum(there));
+      report(file.path, total);
     };
     onBytes(there[i]);
     await downloadBlob(id, commit, file, { ...options, onBytes });

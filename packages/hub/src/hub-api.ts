@@ -35,6 +35,9 @@ const treePage = z.array(
   }),
 );
 
+/** A page has up to 1,000 entries. */
+const MOST_PAGES = 1000;
+
 /** All files of a repository at a commit. @throws HubError */
 export async function listRepoFiles(
   id: string,
@@ -43,7 +46,12 @@ export async function listRepoFiles(
 ): Promise<RepoFile[]> {
   const files: RepoFile[] = [];
   let url: string | undefined = `${hubEndpoint()}/api/models/${id}/tree/${commit}?recursive=true`;
+  const asked = new Set<string>();
   while (url !== undefined) {
+    if (asked.has(url) || asked.size === MOST_PAGES) {
+      throw new HubError(`${hubEndpoint()} lists the files of ${id} without end: refused.`);
+    }
+    asked.add(url);
     const page = await askJson(url, { id, revision: commit }, treePage, options);
     for (const { type, path, size, oid, lfs, xetHash } of page.value) {
       if (type !== 'file') continue;
@@ -67,6 +75,9 @@ function nextPage({ headers, url }: HubAnswer): string | undefined {
   return next === undefined ? undefined : new URL(next, url).href;
 }
 
+/** In bytes; a page of a listing has about 300 for each entry. */
+const LONGEST_JSON = 64e6;
+
 async function askJson<T>(
   url: string,
   subject: HubRequest['subject'],
@@ -76,18 +87,27 @@ async function askJson<T>(
   const headers = { accept: 'application/json' };
   const answer = await askHub({ ...options, url, headers, timeout: answerTimeout, subject });
   const chunks: Uint8Array[] = [];
-  for await (const chunk of answer.chunks) chunks.push(chunk);
+  let bytes = 0;
+  for await (const chunk of answer.chunks) {
+    bytes += chunk.length;
+    // Thrown out of the loop, it ends the transfer.
+    if (bytes > LONGEST_JSON) {
+      throw new HubError(`${unusableAnswer(subject.id)}: it is larger than 64 MB.`);
+    }
+    chunks.push(chunk);
+  }
   const text = Buffer.concat(chunks).toString('utf8');
   try {
     return { value: schema.parse(JSON.parse(text)), answer };
   } catch (error) {
-    throw new HubError(
-      `Unusable answer of ${hubEndpoint()} for ${subject.id}: ${unusable(answer, error)}.`,
-      {
-        cause: error,
-      },
-    );
+    throw new HubError(`${unusableAnswer(subject.id)}: ${unusable(answer, error)}.`, {
+      cause: error,
+    });
   }
+}
+
+function unusableAnswer(id: string): string {
+  return `Unusable answer of ${hubEndpoint()} for ${id}`;
 }
 
 function unusable({ headers }: HubAnswer, error: unknown): string {

@@ -26,7 +26,9 @@ export async function filesBelow(folder: string, prefix = ''): Promise<string[]>
   for (const entry of await readdir(folder, { withFileTypes: true }).catch(() => [])) {
     const path = prefix + entry.name;
     if (!entry.isDirectory()) files.push(path);
-    else files.push(...(await filesBelow(join(folder, entry.name), `${path}/`)));
+    // Not as arguments of push(), of which there can't be hundreds of thousands.
+    else
+      for (const each of await filesBelow(join(folder, entry.name), `${path}/`)) files.push(each);
   }
   return files;
 }

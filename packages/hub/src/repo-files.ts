@@ -37,14 +37,17 @@ export function isRepoFile({ path, gitOid, sha256 }: RepoFile): boolean {
 export function selectFiles(files: RepoFile[], patterns: string[] | undefined): RepoFile[] {
   const [absent] = absentNames(files, patterns);
   if (absent === undefined) return matchingFiles(files, patterns);
-  const paths = files.map(({ path }) => path).join(', ');
-  throw new HubError(`The repository has no file "${absent}"; it has ${paths}.`);
+  const more = files.length > 50 ? `, … and ${files.length - 50} more` : '';
+  const paths = files.slice(0, 50).map(({ path }) => path);
+  throw new HubError(`The repository has no file "${absent}"; it has ${paths.join(', ')}${more}.`);
 }
 
 function matchingFiles(files: RepoFile[], patterns: string[] | undefined): RepoFile[] {
   if (!patterns) return files;
-  const regexes = patterns.map(patternRegex);
-  return files.filter(({ path }) => regexes.some((regex) => regex.test(path)));
+  // Names are looked up: with a pattern each, many names in a long listing would take minutes.
+  const names = new Set(patterns.filter((pattern) => !isPattern(pattern)));
+  const regexes = patterns.filter(isPattern).map(patternRegex);
+  return files.filter(({ path }) => names.has(path) || regexes.some((regex) => regex.test(path)));
 }
 
 function absentNames(files: RepoFile[], patterns: string[] = []): string[] {

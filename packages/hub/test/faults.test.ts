@@ -200,6 +200,30 @@ describe('content', () => {
     expect((await failure(fetchWeights())).message).toMatch(message);
   });
 
+  it('without end are read no further than 64 MB', async () => {
+    fault('/tree/', (_, response) => {
+      const more = (): void => {
+        while (response.write(Buffer.alloc(2 ** 20, ' ')));
+      };
+      response.on('drain', more);
+      more();
+    });
+    expect((await failure(fetchWeights())).message).toMatch(/larger than 64 MB/);
+  });
+
+  it.each([
+    ['the same page again', () => ''],
+    ['ever new pages', (count: number) => `?cursor=${count}`],
+  ])('that lead to %s are refused', async (_, query) => {
+    let count = 0;
+    setting.hub.faults.set('/tree/', ({ url }, response) => {
+      const next = new URL(url!, setting.hub.endpoint).pathname + query(++count);
+      response.setHeader('link', `<${next}>; rel="next"`).end('[]');
+    });
+    expect((await failure(fetchWeights())).message).toMatch(/without end: refused/);
+    expect(count).toBeLessThanOrEqual(1000);
+  });
+
   it.each(['../../evil', '/etc/evil', 'a\\..\\evil', 'C:evil', 'a//b', '\u001b[2Jevil'])(
     'with a file named %j is refused',
     async (path) => {

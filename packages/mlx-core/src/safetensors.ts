@@ -3,7 +3,7 @@
  * Source: the format description in the README of huggingface/safetensors.
  */
 import { isUtf8 } from 'node:buffer';
-import { closeSync, fstatSync, openSync, readSync, writeSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, readSync, statSync, writeSync } from 'node:fs';
 import { MxArray } from './array.js';
 import { shown, typedError } from './call.js';
 import { dtypeNames, itemSizes, type Dtype } from './dtype.js';
@@ -12,6 +12,7 @@ import {
   DtypeError,
   printable,
   quoted,
+  ShapeError,
   systemReason,
   UsageError,
 } from './errors.js';
@@ -58,6 +59,9 @@ const largestHeader = 100_000_000;
 const mostAxes = 64;
 
 function readHeader(path: string): { header: unknown; dataAt: number; size: number } {
+  const stats = statSync(path);
+  // A pipe without a writer would block the process; folders are refused by the system.
+  if (!stats.isFile() && !stats.isDirectory()) throw new CheckpointError(`${path} is not a file.`);
   const file = openSync(path, 'r');
   try {
     const { size } = fstatSync(file);
@@ -88,6 +92,13 @@ function readHeader(path: string): { header: unknown; dataAt: number; size: numb
 
 function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** Not a Map, say, whose content is none of its properties and would be lost. */
+function isPlainObject(value: unknown): value is Record<string, unknown> {
+  if (!isObject(value)) return false;
+  const prototype = Object.getPrototypeOf(value) as object | null;
+  return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
 function isSizes(value: unknown): value is number[] {
@@ -209,19 +220,27 @@ function writeAll(file: number, bytes: Uint8Array): void {
   for (let done = 0; done < bytes.length;) done += writeSync(file, bytes, done);
 }
 
-function checkTensors(path: string, tensors: readonly (readonly [string, unknown])[]): void {
+function checkTensors(path: string, tensors: readonly (readonly [unknown, unknown])[]): void {
   for (const [name, tensor] of tensors) {
+    // As text a Map's keys 1 and '1' would be the same.
+    if (typeof name !== 'string') {
+      throw new UsageError(`${path}: tensors are named by texts, not ${shown(name)}.`);
+    }
     if (name === metadataKey) throw new UsageError(`${path}: no tensor can be named ${name}.`);
     if (!(tensor instanceof MxArray)) {
       throw new DtypeError(`${path}: ${name} has to be an MxArray, not ${shown(tensor)}.`);
     }
     tensor.idFor(`${path}: ${name}`);
+    const axes = tensor.shape.length;
+    if (axes > mostAxes) {
+      throw new ShapeError(`${path}: ${name} has ${axes} axes; ${mostAxes} can be read again.`);
+    }
   }
 }
 
 /** JSON would write what isn't text, and neither we nor the reference implementation could read it. */
 function checkMetadata(path: string, metadata: unknown): void {
-  if (!isObject(metadata)) {
+  if (!isPlainObject(metadata)) {
     throw new UsageError(
       `${path}: metadata have to be an object of texts, not ${shown(metadata)}.`,
     );
@@ -236,20 +255,21 @@ function checkMetadata(path: string, metadata: unknown): void {
  * Writes tensors to a file, which appears under its name only when it is complete. Makes missing
  * folders.
  *
- * @throws FileError when the file can't be written, UsageError for metadata that aren't texts
+ * @throws FileError when the file can't be written, UsageError for names or metadata that aren't texts,
+ *   ShapeError for more than 64 axes
  */
 export function saveSafetensors(
   path: string,
   tensors: ReadonlyMap<string, MxArray> | Readonly<Record<string, MxArray>>,
   metadata: Record<string, string> = {},
 ): void {
-  if (typeof tensors !== 'object' || (tensors as unknown) === null) {
+  if (!(tensors instanceof Map) && !isPlainObject(tensors)) {
     throw new UsageError(`${path}: tensors have to be a map or an object, not ${shown(tensors)}.`);
   }
   const all =
     tensors instanceof Map
       ? [...(tensors as ReadonlyMap<string, MxArray>)]
-      : Object.entries(tensors as Readonly<Record<string, MxArray>>);
+      : Object.entries(tensors);
   checkTensors(path, all);
   checkMetadata(path, metadata);
   try {

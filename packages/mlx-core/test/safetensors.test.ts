@@ -2,10 +2,12 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSyn
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import {
+  CheckpointError,
   FileError,
   DisposedError,
   DtypeError,
   mx,
+  ShapeError,
   UsageError,
   type Dtype,
   type MxArray,
@@ -213,11 +215,30 @@ describe('a write that fails', () => {
     [{ big: 1n }, /metadata "big" has to be a text, not 1n\.$/],
     [{ gone: undefined }, /metadata "gone" has to be a text, not undefined\.$/],
     [null, /metadata have to be an object of texts, not null\.$/],
+    [new Map([['a', 'b']]), /metadata have to be an object of texts, not /],
   ])('for metadata %o leaves nothing either', (metadata, message) => {
     writeFileSync(path, old);
     const error = thrown(() => mx.saveSafetensors(path, {}, metadata as Record<string, string>));
     expect(error).toBeInstanceOf(UsageError);
     expect(error.message).toMatch(message);
+    expectUntouched();
+  });
+
+  test.each<[string, () => unknown, new (message: string) => Error]>([
+    ['no tensors', () => 5, UsageError],
+    [
+      'names that are the same as text',
+      () =>
+        new Map<unknown, MxArray>([
+          [1, mx.array([1])],
+          ['1', mx.array([2])],
+        ]),
+      UsageError,
+    ],
+    ['too many axes', () => ({ deep: mx.ones(Array<number>(65).fill(1)) }), ShapeError],
+  ])('for %s leaves the old file', (_, tensors, Class) => {
+    writeFileSync(path, old);
+    expect(() => mx.saveSafetensors(path, tensors() as Record<string, MxArray>)).toThrow(Class);
     expectUntouched();
   });
 
@@ -239,4 +260,9 @@ describe('a write that fails', () => {
     mx.saveSafetensors(deep, { x: mx.array([1]) });
     expect(mx.loadSafetensors(deep).tensors.get('x')!.shape).toEqual([1]);
   });
+});
+
+test('a device is refused, not read', () => {
+  expect(() => mx.loadSafetensors('/dev/zero')).toThrow(CheckpointError);
+  expect(() => mx.loadSafetensors('/dev/zero')).toThrow('/dev/zero is not a file.');
 });

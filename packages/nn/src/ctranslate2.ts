@@ -11,6 +11,7 @@ import {
   type Dtype,
   type MxArray,
 } from '@mlx-runners/mlx-core';
+import { checkRegularFile } from './regular-file.js';
 
 // By their codes, with the bytes of an element.
 const dtypes: readonly (readonly [Dtype, number])[] = [
@@ -46,8 +47,10 @@ class Cursor {
   constructor(path: string) {
     this.#path = path;
     try {
+      checkRegularFile(path);
       this.#file = openSync(path, 'r');
     } catch (error) {
+      if (error instanceof CheckpointError) throw error;
       throw unreadable(path, error);
     }
     this.#size = fstatSync(this.#file).size;

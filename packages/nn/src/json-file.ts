@@ -2,13 +2,16 @@
 import { readFileSync } from 'node:fs';
 import { CheckpointError, printable, systemReason } from '@mlx-runners/mlx-core';
 import type { z } from 'zod';
+import { checkRegularFile } from './regular-file.js';
 
 /** @throws CheckpointError where the file can't be read or is not JSON */
 export function readJsonFile(path: string): unknown {
   let text: string;
   try {
+    checkRegularFile(path);
     text = readFileSync(path, 'utf8');
   } catch (cause) {
+    if (cause instanceof CheckpointError) throw cause;
     throw new CheckpointError(`${path} can't be read: ${systemReason(cause)}.`, { cause });
   }
   try {

@@ -1,9 +1,10 @@
+import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { CheckpointError, mx } from '@mlx-runners/mlx-core';
-import { readCheckpoint, readCTranslate2 } from '@mlx-runners/nn';
+import { readCheckpoint, readCTranslate2, readJsonFile } from '@mlx-runners/nn';
 import {
   cTranslate2Bytes,
   expectRefusal,
@@ -91,6 +92,14 @@ describe('readCTranslate2', () => {
     expect(twice.message).toMatch(/"w" comes twice/);
     const alias = refusal(() => readCTranslate2(written(model({ aliases: { a: 'b' } }))));
     expect(alias.message).toMatch(/"a" stands for nothing/);
+  });
+
+  it('refuses a pipe without waiting for a writer', () => {
+    execFileSync('mkfifo', [join(folder, 'pipe')]);
+    for (const read of [readCTranslate2, readJsonFile]) {
+      const error = refusal(() => read(join(folder, 'pipe')));
+      expect(error.message).toMatch(/pipe is not a file\.$/);
+    }
   });
 
   it('refuses a folder', () => {

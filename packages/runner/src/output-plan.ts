@@ -1,3 +1,5 @@
+import { realpathSync } from 'node:fs';
+import { join } from 'node:path';
 import { UsageError } from '@mlx-runners/mlx-core/errors';
 import { checkWritableFolder } from '@mlx-runners/mlx-core/whole-file';
 import type { LogOptions, OutputOptions } from './shared-options.js';
@@ -17,18 +19,26 @@ export interface OutputPlan<Format extends string> {
  *
  * @param allFormats the default first
  * @param baseNames the names of the files to write, without extension, one for each input
- * @throws UsageError for flags that contradict each other and for inputs that would be written to
- *   one file; FileError where the folder can't be written to
+ * @param inputPaths the inputs; those that are no files (addresses, say) are passed over
+ * @throws UsageError for flags that contradict each other, for inputs that would be written to one
+ *   file, and for outputs that would replace an input; FileError where the folder can't be written to
  */
 export function planOutput<Format extends string>(
   { outputDir, outputFormat, json = false }: OutputOptions<Format | 'all'> & LogOptions,
   allFormats: readonly Format[],
   baseNames: readonly string[],
+  inputPaths: readonly string[],
 ): OutputPlan<Format> {
   const [defaultFormat] = allFormats;
   const format = outputFormat ?? defaultFormat;
+  const formats = format === 'all' ? allFormats : [format];
   if (outputDir !== undefined) {
     checkDistinct(baseNames);
+    const outputs = baseNames.flatMap((name) => formats.map((each) => `${name}.${each}`));
+    checkNoInput(
+      outputs.map((name) => join(outputDir, name)),
+      inputPaths,
+    );
     checkWritableFolder(outputDir);
   } else if (json && outputFormat !== undefined) {
     throw new UsageError(
@@ -38,7 +48,28 @@ export function planOutput<Format extends string>(
     const what = format === 'all' ? 'All formats' : `${format} of several inputs`;
     throw new UsageError(`${what} can't share stdout: give --output-dir.`);
   }
-  return { formats: format === 'all' ? allFormats : [format], outputDir, json };
+  return { formats, outputDir, json };
+}
+
+/** Writing follows links, so a link in the output folder may lead to an input. */
+function checkNoInput(outputs: readonly string[], inputPaths: readonly string[]): void {
+  const inputs = new Set(inputPaths.map(realPath));
+  for (const output of outputs) {
+    const place = realPath(output);
+    if (place === undefined || !inputs.has(place)) continue;
+    throw new UsageError(
+      `${output} would be written over an input: give another --output-dir, or rename the input.`,
+    );
+  }
+}
+
+/** As the file system spells it, which may ignore case; undefined where there is nothing. */
+function realPath(path: string): string | undefined {
+  try {
+    return realpathSync.native(path);
+  } catch {
+    return undefined;
+  }
 }
 
 function checkDistinct(baseNames: readonly string[]): void {

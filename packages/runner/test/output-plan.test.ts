@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { FileError, UsageError } from '@mlx-runners/mlx-core/errors';
@@ -10,7 +10,7 @@ afterAll(() => rmSync(folder, { recursive: true }));
 
 type Options = Parameters<typeof planOutput<'txt' | 'srt'>>[0];
 const plan = (options: Options, ...inputs: string[]) =>
-  planOutput(options, ['txt', 'srt'] as const, inputs);
+  planOutput(options, ['txt', 'srt'] as const, inputs, []);
 
 test('to stdout', () => {
   expect(plan({}, 'a', 'b')).toEqual({ formats: ['txt'], outputDir: undefined, json: false });
@@ -42,4 +42,22 @@ test('a folder that is a file is refused before any work', () => {
     expect(() => plan({ outputDir }, 'a')).toThrow(FileError);
     expect(() => plan({ outputDir }, 'a')).toThrow(/is a file where a folder is needed/);
   }
+});
+
+test('what would be written over an input is misuse, also through a link', () => {
+  const input = join(folder, 'talk.srt');
+  const outputDir = join(folder, 'links');
+  mkdirSync(outputDir);
+  writeFileSync(input, '');
+  symlinkSync(input, join(outputDir, 'other.txt'));
+  const write = (options: Options, name: string) => () =>
+    planOutput(options, ['txt', 'srt'] as const, [name], [input, 'https://a/b']);
+  for (const misuse of [
+    write({ outputDir: folder, outputFormat: 'all' }, 'talk'),
+    write({ outputDir }, 'other'),
+  ]) {
+    expect(misuse).toThrow(UsageError);
+    expect(misuse).toThrow(/would be written over an input/);
+  }
+  expect(write({ outputDir: folder }, 'talk')).not.toThrow();
 });

@@ -233,12 +233,20 @@ export async function collect<Chunk extends { byteLength: number } | { samples: 
       chunks.push(next.value);
     }
   } catch (error) {
-    // Not awaited, since a generator that hangs in next() would hang here, too; and what it throws
-    // now no longer matters.
-    iterator.return?.().catch(String);
+    // Not awaited, since a generator that hangs in next() would hang here, too.
+    void end(iterator);
     throw error;
   } finally {
     listening.abort();
+  }
+}
+
+/** What a stream throws now, at once or later, no longer matters. */
+async function end(iterator: AsyncIterator<unknown>): Promise<void> {
+  try {
+    await iterator.return?.();
+  } catch {
+    // The error that ended the reading is thrown.
   }
 }
 

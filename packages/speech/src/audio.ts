@@ -175,10 +175,23 @@ function fromSamples(audio: unknown): PcmAudio {
         'Float32Array.from() converts, and 16-bit integers are divided by 32768.',
     );
   }
+  if (isDetached(samples)) {
+    throw new AudioError('The samples were transferred elsewhere: pass a copy of them.');
+  }
   if (typeof sampleRate !== 'number') {
     throw new AudioError('Samples need their rate in Hz: { samples, sampleRate }.');
   }
   return { samples: [samples], sampleRate };
+}
+
+/** Node 20 has no `ArrayBuffer.detached`. */
+function isDetached({ buffer }: Float32Array): boolean {
+  try {
+    new Uint8Array(buffer);
+    return false;
+  } catch {
+    return true;
+  }
 }
 
 /** `null`, `number`, or the name of a class such as `Float64Array`. */

@@ -280,3 +280,28 @@ describe('a stream that is refused', () => {
     expect([cancelled, stream.locked]).toEqual([false, false]);
   });
 });
+
+test.each([
+  ['ends at once', () => ({ done: true, value: undefined })],
+  [
+    'fails',
+    () => {
+      throw new Error('return() failed');
+    },
+  ],
+])('a stream whose return() %s does not hide why it was refused', async (_, end) => {
+  const iterator = {
+    next: () => Promise.resolve({ done: false, value: Buffer.alloc(1000, 'hello ') }),
+    return: end,
+  };
+  const stream = { [Symbol.asyncIterator]: () => iterator } as unknown as AudioInput;
+  await expect(loadAudio(stream)).rejects.toThrow(/no known audio format/);
+});
+
+test('samples that were transferred are refused', async () => {
+  const samples = Float32Array.of(0, 0.5);
+  structuredClone(samples.buffer, { transfer: [samples.buffer] });
+  const loading = loadAudio({ samples, sampleRate: 16_000 });
+  await expect(loading).rejects.toThrow(AudioError);
+  await expect(loading).rejects.toThrow(/transferred elsewhere/);
+});

@@ -104,8 +104,13 @@ export async function loadTokenizer(path: string): Promise<Tokenizer> {
   const file = isFolder ? join(path, 'tokenizer.json') : path;
   let text: string;
   try {
+    const stats = await stat(file);
+    // A pipe without a writer would never open, and a device may have no end.
+    if (!stats.isFile() && !stats.isDirectory())
+      throw new CheckpointError(`${file} is not a file.`);
     text = await readFile(file, 'utf8');
   } catch (cause) {
+    if (cause instanceof CheckpointError) throw cause;
     throw new CheckpointError(`${file} can't be read: ${systemReason(cause)}.`, { cause });
   }
   let json: unknown;

@@ -175,6 +175,11 @@ describe('loadTokenizer', () => {
     expect((error as Error).message).toContain(join(folder, 'nowhere'));
   });
 
+  it('refuses a device, which may have no end', async () => {
+    await expect(loadTokenizer('/dev/zero')).rejects.toThrow(CheckpointError);
+    await expect(loadTokenizer('/dev/zero')).rejects.toThrow('/dev/zero is not a file.');
+  });
+
   it('says that a cut file is not JSON', async () => {
     await expect(loadTokenizer(join(folder, 'cut.json'))).rejects.toThrow(/cut\.json is not JSON/);
     await expect(loadTokenizer(join(folder, 'cut.json'))).rejects.toThrow(CheckpointError);

@@ -151,6 +151,7 @@ async function transcribeFiles(files: string[], options: Options): Promise<void>
     options,
     TRANSCRIPT_FORMATS,
     inputs.map(({ baseName }) => baseName),
+    inputs.map(({ path }) => path),
   );
   if (inputs.filter(({ path }) => path === '/dev/stdin').length > 1) {
     throw new UsageError('Standard input can be read only once.');

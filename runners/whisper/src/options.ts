@@ -7,7 +7,8 @@ import { languageCode } from './languages.js';
 const temperature = schemas.finiteNumber({ min: 0, max: 2 });
 
 const temperatures = z.custom<number | readonly number[]>((value) => {
-  const list: unknown[] = Array.isArray(value) ? value : [value];
+  // every() passes over the holes of a list; a copy has none.
+  const list: unknown[] = Array.isArray(value) ? Array.from<unknown>(value) : [value];
   return list.length > 0 && list.every((each) => temperature.safeParse(each).success);
 }, 'must be a number of at least 0 and at most 2, or a list of them');
 

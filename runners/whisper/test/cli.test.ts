@@ -12,6 +12,8 @@ import { huggingFaceFiles } from './tiny-model.js';
 const folder = mkdtempSync(join(tmpdir(), 'whisper-usage-'));
 afterAll(() => rmSync(folder, { recursive: true }));
 
+writeFileSync(join(folder, 'input.txt'), '');
+
 function whisper(args: string[], env: Record<string, string> = {}): CliResult {
   return runCli(args, { cwd: folder, env });
 }
@@ -43,6 +45,7 @@ describe('whisper, without weights', () => {
     [['transcribe', 'a.wav'], /no file 'transcribe': files to transcribe are given without/],
     [['/dev/stdin', '-'], /Standard input can be read only once/],
     [['-', '-'], /Standard input can be read only once/],
+    [['--output-dir', '.', 'input.txt'], /input\.txt would be written over an input/],
   ])('refuses %j with one line and exit code 2', (args, message) => {
     const { code, out, err } = whisper(args);
     expect(code).toBe(2);

@@ -200,6 +200,7 @@ describe('options', () => {
     [{ signal: {} }, /^signal must be an AbortSignal/],
     [{ onProgress: true }, /^onProgress must be a function/],
     [null, /^The options of transcribe\(\) must be an object, not null/],
+    [{ temperature: new Array<number>(3) }, /temperature must be a number/],
   ])('%j is refused at once', (wrong, message) => {
     const transcribe = () => model.transcribe(audio, wrong as TranscribeOptions);
     expect(transcribe).toThrow(UsageError);
