@@ -283,16 +283,22 @@ declare module './array.js' {
     layerNorm(weight?: MxArray | null, bias?: MxArray | null, eps?: number): MxArray;
     /** Root-mean-square normalisation over the last axis. Defaults: eps = 0.00001. */
     rmsNorm(weight?: MxArray | null, eps?: number): MxArray;
-    /** Rotary position embedding of the last axis' first `dims` elements. Defaults: traditional = false, scale = 1, offset = 0. */
+    /** [x + residual, rmsNorm(x + residual)], of x and residual of one shape: a residual connection and the norm that follows it. Defaults: eps = 0.00001. */
+    addRmsNorm(residual: MxArray, weight?: MxArray | null, eps?: number): MxArray[];
+    /** silu(gate) · up, of operands of one shape; silu(x) = x · sigmoid(x). Halves of one array are read in place. */
+    swiglu(up: MxArray): MxArray;
+    /** gelu(gate) · up, of operands of one shape; gelu by tanh, as in Gemma, or exactly. Halves of one array are read in place. Defaults: approximate = true. */
+    geglu(up: MxArray, approximate?: boolean): MxArray;
+    /** Rotary position embedding of the last axis' first `dims` elements, for x [..., T, D] with at least 3 axes. Give `base`, or `freqs` [dims / 2], whose reciprocals then are the angles of a position. `offset` is the position of the first row: a number, or an array of integers with one for all or for each of the first axis. `traditional` turns neighbours (2i, 2i + 1), else i and i + dims / 2 belong together. Defaults: traditional = false, scale = 1, offset = 0. */
     rope(
       dims: number,
       traditional?: boolean,
       base?: number | null,
       scale?: number,
-      offset?: number,
+      offset?: Operand,
       freqs?: MxArray | null,
     ): MxArray;
-    /** softmax(q · kᵀ · scale + mask) · v for q [B, H, T, D], k and v [B, H_kv, T_kv, D]; maskMode is '', 'causal' or 'array'. Defaults: maskMode = "". */
+    /** softmax(q · kᵀ · scale + mask) · v for q [B, H, T, D], k and v [B, H_kv, T_kv, D], where H is a multiple of H_kv; maskMode is '', 'causal' (query i sees keys j ≤ i + T_kv − T) or 'array'. A mask, boolean or added, broadcasts to [B, H, T, T_kv]. `sinks` [H] are scores of one more key for each head, without a value. Slices of a cache are read in place. Defaults: maskMode = "". */
     scaledDotProductAttention(
       k: MxArray,
       v: MxArray,
@@ -300,6 +306,17 @@ declare module './array.js' {
       maskMode?: string,
       mask?: MxArray | null,
       sinks?: MxArray | null,
+    ): MxArray;
+    /** scaledDotProductAttention with two things more. `window`: query i sees only keys j > i + T_kv − T − window, whatever else hides some; with 'causal' these are the last `window` ones. 0 is no window. `softcap`: before masks scores become softcap · tanh(score / softcap), as in Gemma 2. 0 is no cap. Defaults: maskMode = "", window = 0, softcap = 0. */
+    attention(
+      k: MxArray,
+      v: MxArray,
+      scale: number,
+      maskMode?: string,
+      mask?: MxArray | null,
+      sinks?: MxArray | null,
+      window?: number,
+      softcap?: number,
     ): MxArray;
     /** Discrete Fourier transform along an axis. Defaults: axis = -1. */
     fft(n?: number | null, axis?: number): MxArray;
@@ -323,6 +340,57 @@ declare module './array.js' {
     randomGumbel(shape: readonly number[], dtype?: Dtype): MxArray;
     /** An index per row, drawn with probability softmax(logits). Defaults: axis = -1. */
     randomCategorical(logits: MxArray, axis?: number): MxArray;
+    /** The blocks, uint8 [..., bytes of a row], of weights [..., K] in a GGUF format: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K or Q6_K. K has to be a multiple of 32, for the K types of 256. */
+    blockQuantize(format: string): MxArray;
+    /** The weights, float32 [..., K], of blocks in a GGUF format: see blockQuantize. */
+    blockDequantize(format: string): MxArray;
+    /** Codes, scales and, in mode 'affine', biases of w, quantised along its last axis. Modes: 'affine' (2, 3, 4, 5, 6 or 8 bits, groups of 32, 64 or 128), 'mxfp4', 'nvfp4', 'mxfp8'. Defaults: mode = "affine". */
+    quantize(
+      groupSize?: number | null,
+      bits?: number | null,
+      mode?: string,
+      globalScale?: MxArray | null,
+    ): MxArray[];
+    /** What quantize() has made of w. Defaults: mode = "affine". */
+    dequantize(
+      scales: MxArray,
+      biases?: MxArray | null,
+      groupSize?: number | null,
+      bits?: number | null,
+      mode?: string,
+      globalScale?: MxArray | null,
+      dtype?: Dtype | null,
+    ): MxArray;
+    /** x · wᵀ, or x · w unless transpose, for w as quantize() gives it. Fast on the CPU for x of float32 and affine w of 4 or 8 bits. Defaults: transpose = true, mode = "affine". */
+    quantizedMatmul(
+      w: MxArray,
+      scales: MxArray,
+      biases?: MxArray | null,
+      transpose?: boolean,
+      groupSize?: number | null,
+      bits?: number | null,
+      mode?: string,
+    ): MxArray;
+    /** quantizedMatmul of the matrices of x and w that the indices name. Defaults: transpose = true, mode = "affine", sortedIndices = false. */
+    gatherQmm(
+      w: MxArray,
+      scales: MxArray,
+      biases?: MxArray | null,
+      lhsIndices?: MxArray | null,
+      rhsIndices?: MxArray | null,
+      transpose?: boolean,
+      groupSize?: number | null,
+      bits?: number | null,
+      mode?: string,
+      globalScale?: MxArray | null,
+      sortedIndices?: boolean,
+    ): MxArray;
+    /** x · wᵀ + bias for x [..., K] and blocks w, uint8 [N, bytes of a row], in a GGUF format: see blockQuantize. precision 'exact' computes in float32; 'fast' rounds x to 8 bits per group of 32 first, which changes a result by at most the sum over groups of max|x| / 254 · Σ|w|. Unrounded where w is F32, F16 or BF16. Defaults: precision = "exact". */
+    blockLinear(w: MxArray, format: string, bias?: MxArray | null, precision?: string): MxArray;
+    /** Rows of blocks w [N, bytes of a row] as float32 [..., K]. */
+    blockTake(ids: MxArray, format: string): MxArray;
+    /** blockLinear of each row of x [..., K] with the matrix of w [E, N, bytes of a row] that ids [...] names; the axes of ids and those of x before the last broadcast. Defaults: precision = "exact". */
+    blockGatherLinear(w: MxArray, ids: MxArray, format: string, precision?: string): MxArray;
   }
 }
 
@@ -461,8 +529,12 @@ for (const name of [
   'norm',
   'layerNorm',
   'rmsNorm',
+  'addRmsNorm',
+  'swiglu',
+  'geglu',
   'rope',
   'scaledDotProductAttention',
+  'attention',
   'fft',
   'ifft',
   'rfft',
@@ -474,6 +546,15 @@ for (const name of [
   'randomBernoulli',
   'randomGumbel',
   'randomCategorical',
+  'blockQuantize',
+  'blockDequantize',
+  'quantize',
+  'dequantize',
+  'quantizedMatmul',
+  'gatherQmm',
+  'blockLinear',
+  'blockTake',
+  'blockGatherLinear',
 ]) {
   const op = bind<(...args: unknown[]) => MxArray>(name);
   Object.defineProperty(MxArray.prototype, name, {

@@ -6,4 +6,4 @@ export { type Dtype, type TypedArray } from './dtype.js';
 export * from './errors.js';
 export { type Device } from './evaluation.js';
 export { MappedFile } from './mapped-file.js';
-export type { BuildInfo, EvaluationCounts, MemoryUsage } from './native.js';
+export type { BuildInfo, EvaluationCounts, GgufNumbers, GgufValue, MemoryUsage } from './native.js';

@@ -29,6 +29,12 @@ export class MappedFile {
     }
   }
 
+  /** For readers of formats in the addon. @internal */
+  get handle(): MappedFileHandle {
+    if (!this.#handle) throw new DisposedError(`${this.path}: this mapped file was disposed.`);
+    return this.#handle;
+  }
+
   /**
    * The tensor that starts at a byte of the file, little-endian and row-major.
    *
@@ -37,10 +43,10 @@ export class MappedFile {
   array(byteOffset: number, shape: readonly number[], dtype: Dtype): MxArray {
     const number = dtypeNumber(dtype);
     if (number === undefined) throw new DtypeError(`There is no dtype ${shown(dtype)}.`);
-    if (!this.#handle) throw new DisposedError(`${this.path}: this mapped file was disposed.`);
+    const { handle } = this;
     try {
       return adopt(
-        new MxArray(native().mappedArray(this.#handle, byteOffset, number, shape, tracking())),
+        new MxArray(native().mappedArray(handle, byteOffset, number, shape, tracking())),
       );
     } catch (error) {
       const context = `${this.path}, ${dtype}[${shape.join(', ')}] at byte ${byteOffset}`;

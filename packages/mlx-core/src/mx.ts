@@ -14,5 +14,6 @@ export {
 } from './evaluation.js';
 export { clearCache, memory, resetPeakMemory, setMemoryLimit } from './memory.js';
 export { mapFile } from './mapped-file.js';
+export { loadGguf, type Gguf, type GgufTensor } from './gguf.js';
 export { loadSafetensors, saveSafetensors, type Safetensors } from './safetensors.js';
 export { keep, tidy } from './scope.js';

@@ -1,4 +1,5 @@
 /** The addon: what it exports. */
+import type { Dtype } from './dtype.js';
 import { loadAddon } from './native-loader.js';
 
 export interface OpParam {
@@ -60,6 +61,35 @@ export interface MappedFileHandle {
   readonly mappedFile: unique symbol;
 }
 
+export type GgufNumbers =
+  | Int8Array
+  | Uint8Array
+  | Int16Array
+  | Uint16Array
+  | Int32Array
+  | Uint32Array
+  | BigInt64Array
+  | BigUint64Array
+  | Float32Array
+  | Float64Array;
+
+/** Integers of 64 bits are numbers where these are exact; lists of numbers are typed arrays. */
+export type GgufValue = number | bigint | boolean | string | GgufNumbers | readonly GgufValue[];
+
+export interface GgufTensorEntry {
+  name: string;
+  /** Row-major, in elements. */
+  shape: number[];
+  /** ggml's name for the element type, or its number where that is unknown. */
+  format: string;
+  /** None where nothing computes with the type; then no `start` either. */
+  dtype?: Dtype;
+  /** The byte of the file. */
+  start?: number;
+  /** Of tensors in blocks, whose rows are so many uint8. */
+  rowBytes?: number;
+}
+
 export interface Native {
   layout: { values: number; listsAt: number; lists: number; resultsAt: number; total: number };
   /** Returns the buffer to use: an earlier one, when another copy of this package gave it. */
@@ -85,6 +115,8 @@ export interface Native {
     tracked: boolean,
   ): number;
   unmapFile(file: MappedFileHandle): void;
+  /** Keys and values of the metadata in turn. */
+  readGguf(file: MappedFileHandle): { metadata: unknown[]; tensors: GgufTensorEntry[] };
   memory(): MemoryUsage;
   setMemoryLimit(bytes: number): void;
   collectGarbage(): void;

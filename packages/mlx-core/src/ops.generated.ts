@@ -548,7 +548,19 @@ export const layerNorm =
 export const rmsNorm =
   bind<(x: MxArray, weight?: MxArray | null, eps?: number) => MxArray>('rmsNorm');
 
-/** Rotary position embedding of the last axis' first `dims` elements. Defaults: traditional = false, scale = 1, offset = 0. */
+/** [x + residual, rmsNorm(x + residual)], of x and residual of one shape: a residual connection and the norm that follows it. Defaults: eps = 0.00001. */
+export const addRmsNorm =
+  bind<(x: MxArray, residual: MxArray, weight?: MxArray | null, eps?: number) => MxArray[]>(
+    'addRmsNorm',
+  );
+
+/** silu(gate) · up, of operands of one shape; silu(x) = x · sigmoid(x). Halves of one array are read in place. */
+export const swiglu = bind<(gate: MxArray, up: MxArray) => MxArray>('swiglu');
+
+/** gelu(gate) · up, of operands of one shape; gelu by tanh, as in Gemma, or exactly. Halves of one array are read in place. Defaults: approximate = true. */
+export const geglu = bind<(gate: MxArray, up: MxArray, approximate?: boolean) => MxArray>('geglu');
+
+/** Rotary position embedding of the last axis' first `dims` elements, for x [..., T, D] with at least 3 axes. Give `base`, or `freqs` [dims / 2], whose reciprocals then are the angles of a position. `offset` is the position of the first row: a number, or an array of integers with one for all or for each of the first axis. `traditional` turns neighbours (2i, 2i + 1), else i and i + dims / 2 belong together. Defaults: traditional = false, scale = 1, offset = 0. */
 export const rope =
   bind<
     (
@@ -557,12 +569,12 @@ export const rope =
       traditional?: boolean,
       base?: number | null,
       scale?: number,
-      offset?: number,
+      offset?: Operand,
       freqs?: MxArray | null,
     ) => MxArray
   >('rope');
 
-/** softmax(q · kᵀ · scale + mask) · v for q [B, H, T, D], k and v [B, H_kv, T_kv, D]; maskMode is '', 'causal' or 'array'. Defaults: maskMode = "". */
+/** softmax(q · kᵀ · scale + mask) · v for q [B, H, T, D], k and v [B, H_kv, T_kv, D], where H is a multiple of H_kv; maskMode is '', 'causal' (query i sees keys j ≤ i + T_kv − T) or 'array'. A mask, boolean or added, broadcasts to [B, H, T, T_kv]. `sinks` [H] are scores of one more key for each head, without a value. Slices of a cache are read in place. Defaults: maskMode = "". */
 export const scaledDotProductAttention = bind<
   (
     q: MxArray,
@@ -574,6 +586,22 @@ export const scaledDotProductAttention = bind<
     sinks?: MxArray | null,
   ) => MxArray
 >('scaledDotProductAttention');
+
+/** scaledDotProductAttention with two things more. `window`: query i sees only keys j > i + T_kv − T − window, whatever else hides some; with 'causal' these are the last `window` ones. 0 is no window. `softcap`: before masks scores become softcap · tanh(score / softcap), as in Gemma 2. 0 is no cap. Defaults: maskMode = "", window = 0, softcap = 0. */
+export const attention =
+  bind<
+    (
+      q: MxArray,
+      k: MxArray,
+      v: MxArray,
+      scale: number,
+      maskMode?: string,
+      mask?: MxArray | null,
+      sinks?: MxArray | null,
+      window?: number,
+      softcap?: number,
+    ) => MxArray
+  >('attention');
 
 /** Discrete Fourier transform along an axis. Defaults: axis = -1. */
 export const fft = bind<(a: MxArray, n?: number | null, axis?: number) => MxArray>('fft');
@@ -620,3 +648,86 @@ export const randomGumbel =
 /** An index per row, drawn with probability softmax(logits). Defaults: axis = -1. */
 export const randomCategorical =
   bind<(key: MxArray, logits: MxArray, axis?: number) => MxArray>('randomCategorical');
+
+/** The blocks, uint8 [..., bytes of a row], of weights [..., K] in a GGUF format: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K or Q6_K. K has to be a multiple of 32, for the K types of 256. */
+export const blockQuantize = bind<(w: MxArray, format: string) => MxArray>('blockQuantize');
+
+/** The weights, float32 [..., K], of blocks in a GGUF format: see blockQuantize. */
+export const blockDequantize =
+  bind<(blocks: MxArray, format: string) => MxArray>('blockDequantize');
+
+/** Codes, scales and, in mode 'affine', biases of w, quantised along its last axis. Modes: 'affine' (2, 3, 4, 5, 6 or 8 bits, groups of 32, 64 or 128), 'mxfp4', 'nvfp4', 'mxfp8'. Defaults: mode = "affine". */
+export const quantize =
+  bind<
+    (
+      w: MxArray,
+      groupSize?: number | null,
+      bits?: number | null,
+      mode?: string,
+      globalScale?: MxArray | null,
+    ) => MxArray[]
+  >('quantize');
+
+/** What quantize() has made of w. Defaults: mode = "affine". */
+export const dequantize =
+  bind<
+    (
+      w: MxArray,
+      scales: MxArray,
+      biases?: MxArray | null,
+      groupSize?: number | null,
+      bits?: number | null,
+      mode?: string,
+      globalScale?: MxArray | null,
+      dtype?: Dtype | null,
+    ) => MxArray
+  >('dequantize');
+
+/** x · wᵀ, or x · w unless transpose, for w as quantize() gives it. Fast on the CPU for x of float32 and affine w of 4 or 8 bits. Defaults: transpose = true, mode = "affine". */
+export const quantizedMatmul =
+  bind<
+    (
+      x: MxArray,
+      w: MxArray,
+      scales: MxArray,
+      biases?: MxArray | null,
+      transpose?: boolean,
+      groupSize?: number | null,
+      bits?: number | null,
+      mode?: string,
+    ) => MxArray
+  >('quantizedMatmul');
+
+/** quantizedMatmul of the matrices of x and w that the indices name. Defaults: transpose = true, mode = "affine", sortedIndices = false. */
+export const gatherQmm =
+  bind<
+    (
+      x: MxArray,
+      w: MxArray,
+      scales: MxArray,
+      biases?: MxArray | null,
+      lhsIndices?: MxArray | null,
+      rhsIndices?: MxArray | null,
+      transpose?: boolean,
+      groupSize?: number | null,
+      bits?: number | null,
+      mode?: string,
+      globalScale?: MxArray | null,
+      sortedIndices?: boolean,
+    ) => MxArray
+  >('gatherQmm');
+
+/** x · wᵀ + bias for x [..., K] and blocks w, uint8 [N, bytes of a row], in a GGUF format: see blockQuantize. precision 'exact' computes in float32; 'fast' rounds x to 8 bits per group of 32 first, which changes a result by at most the sum over groups of max|x| / 254 · Σ|w|. Unrounded where w is F32, F16 or BF16. Defaults: precision = "exact". */
+export const blockLinear =
+  bind<
+    (x: MxArray, w: MxArray, format: string, bias?: MxArray | null, precision?: string) => MxArray
+  >('blockLinear');
+
+/** Rows of blocks w [N, bytes of a row] as float32 [..., K]. */
+export const blockTake = bind<(w: MxArray, ids: MxArray, format: string) => MxArray>('blockTake');
+
+/** blockLinear of each row of x [..., K] with the matrix of w [E, N, bytes of a row] that ids [...] names; the axes of ids and those of x before the last broadcast. Defaults: precision = "exact". */
+export const blockGatherLinear =
+  bind<(x: MxArray, w: MxArray, ids: MxArray, format: string, precision?: string) => MxArray>(
+    'blockGatherLinear',
+  );

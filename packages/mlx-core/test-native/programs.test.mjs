@@ -13,8 +13,8 @@ import { testPrograms } from '../scripts/build-native-tests.mjs';
 
 const { NATIVE_TEST_CASES: cases, NATIVE_TEST_SEED: seed } = process.env;
 const options = [...(cases ? ['--cases', cases] : []), ...(seed ? ['--seed', seed] : [])];
-const levels = arch === 'x64' ? ['baseline', 'avx2', 'avx512'] : ['baseline', 'neon'];
-const kernelPrograms = ['attention_test', 'matmul_test', 'rows_test'];
+const levels = arch === 'x64' ? ['baseline', 'avx2', 'avx512', 'avx512vnni'] : ['baseline', 'neon'];
+const kernelPrograms = ['attention_test', 'matmul_test', 'quantized_matmul_test', 'rows_test'];
 const skipped = 77;
 
 for (const { name, path } of testPrograms()) {

@@ -1,14 +1,16 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { CheckpointError, mx } from '@mlx-runners/mlx-core';
+import { CheckpointError, mx, type GgufValue } from '@mlx-runners/mlx-core';
 import {
   byteMutations,
   expectRefusal,
   FixtureError,
   fuzz,
+  ggufBytes,
   inSafetensorsHeader,
   jsonMutations,
+  readGguf,
   readSafetensors,
   type FixtureTensor,
   type Reading,
@@ -98,5 +100,100 @@ test('damaged safetensors files are read as by a strict reader, or refused', asy
     inputs: inputs().map((file) => ({ 'model.safetensors': file })),
     mutationsOf: () => mutations,
     read: (files) => read(files['model.safetensors']),
+  });
+});
+
+/** A file with most types of metadata and some of tensors, one with a number, one with nothing. */
+function ggufInputs(): Record<string, Buffer>[] {
+  const numbers = new Uint8Array(Float32Array.of(1, 2, 3, 4).buffer);
+  const all = ggufBytes(
+    [
+      ['general.architecture', { type: 'string', value: 'llama' }],
+      ['general.alignment', { type: 'uint32', value: 64 }],
+      ['u8', { type: 'uint8', value: 1 }],
+      ['i16', { type: 'int16', value: -1 }],
+      ['f32', { type: 'float32', value: 0.5 }],
+      ['f64', { type: 'float64', value: 0.1 }],
+      ['u64', { type: 'uint64', value: 2n ** 63n }],
+      ['yes', { type: 'bool', value: true }],
+      ['tokens', { type: 'array', of: 'string', value: ['<s>', 'é', ''] }],
+      ['scores', { type: 'array', of: 'float32', value: [0, -1, -2] }],
+      ['flags', { type: 'array', of: 'bool', value: [1, 0] }],
+      [
+        'lists',
+        { type: 'array', of: 'array', value: [{ type: 'array', of: 'int64', value: [-1] }] },
+      ],
+    ],
+    [
+      { name: 'norm', type: 0, sizes: [4], data: numbers },
+      { name: 'half', type: 1, sizes: [4, 2], data: numbers },
+      { name: 'blocks', type: 2, sizes: [32, 2], data: Buffer.alloc(36, 7) },
+      { name: 'k', type: 14, sizes: [256], data: Buffer.alloc(210, 3) },
+      { name: 'none', type: 26, sizes: [3, 0], data: new Uint8Array() },
+    ],
+    { alignment: 64 },
+  );
+  const little = ggufBytes([], [{ name: 'x', type: 24, sizes: [], data: Uint8Array.of(1) }]);
+  return [all, little, ggufBytes([], [], { version: 2 })].map((file) => ({ 'model.gguf': file }));
+}
+
+/** Lists of numbers as plain ones, and all 64-bit integers as BigInt where the other reader has one. */
+function comparable(value: GgufValue, reference: unknown): unknown {
+  if (ArrayBuffer.isView(value)) return Array.from(value as Iterable<number | bigint>);
+  if (Array.isArray(value) && Array.isArray(reference)) {
+    return value.map((each: GgufValue, i) => comparable(each, reference[i]));
+  }
+  return typeof reference === 'bigint' ? BigInt(value as number) : value;
+}
+
+/** Reads by ours, whose tensors have to be whole, and by the reader that was written apart. */
+function readGgufFile(file: Buffer): Reading {
+  const place = join(folder, 'model.gguf');
+  writeFileSync(place, file);
+  const { arrays, active } = mx.memory();
+  const reference = readGgufApart(file);
+  const reading = mx.tidy(() => {
+    try {
+      const { metadata, tensors } = mx.loadGguf(place);
+      expect([...metadata.keys()]).toEqual([...(reference?.metadata ?? []).keys()]);
+      for (const [key, value] of metadata) {
+        const expected = reference?.metadata.get(key);
+        expect(comparable(value, expected)).toEqual(expected);
+      }
+      expect(new Set(tensors.keys())).toEqual(new Set(reference?.tensors.keys()));
+      for (const [name, { array, shape }] of tensors) {
+        const expected = reference!.tensors.get(name)!;
+        expect(shape).toEqual(expected.shape);
+        const bytes =
+          array.size > 0 ? array.reshape([-1]).view('uint8').dataSync() : new Uint8Array();
+        expect(Buffer.from(bytes as Uint8Array).equals(expected.data)).toBe(true);
+      }
+      return 'read';
+    } catch (error) {
+      expectRefusal(error, CheckpointError, place);
+      expect(reference).toBeUndefined();
+      return 'refused';
+    }
+  });
+  expect(mx.memory()).toMatchObject({ arrays, active, mapped: 0 });
+  return reading;
+}
+
+function readGgufApart(file: Buffer): ReturnType<typeof readGguf> | undefined {
+  try {
+    return readGguf(file);
+  } catch (error) {
+    if (!(error instanceof FixtureError)) throw error;
+    return undefined;
+  }
+}
+
+test('damaged GGUF files are read as by a strict reader, or refused', async () => {
+  await fuzz({
+    name: 'gguf',
+    cases: 550,
+    inputs: ggufInputs(),
+    mutationsOf: () => byteMutations,
+    read: (files) => readGgufFile(files['model.gguf']),
   });
 });

@@ -4,7 +4,9 @@ import { shapes } from './op-cases/shape.js';
 import { reductions } from './op-cases/reductions.js';
 import { linear } from './op-cases/linear.js';
 import { fast } from './op-cases/fast.js';
+import { quantized } from './op-cases/quantized.js';
 import { random } from './op-cases/random.js';
+import { blocks } from './op-cases/blocks.js';
 import type { OpCase } from './op-cases/case.js';
 
 export const opCases: Readonly<Record<string, OpCase[]>> = {
@@ -13,5 +15,7 @@ export const opCases: Readonly<Record<string, OpCase[]>> = {
   ...reductions,
   ...linear,
   ...fast,
+  ...quantized,
   ...random,
+  ...blocks,
 };

@@ -18,6 +18,14 @@ export type {
   TranscriptionCase,
   TranscriptionFixture,
 } from './json-fixtures.js';
+export { readGguf, type GgufFixture } from './gguf-reader.js';
+export {
+  ggufBytes,
+  type GgufEntry,
+  type GgufFileTensor,
+  type GgufOptions,
+  type GgufValueType,
+} from './gguf-writer.js';
 export {
   FixtureError,
   readSafetensors,

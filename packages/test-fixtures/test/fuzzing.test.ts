@@ -85,9 +85,9 @@ describe('fuzz', () => {
       return files.slice(1);
     };
     vi.spyOn(console, 'log').mockReturnValue();
-    expect(await seen('1', '800')).toHaveLength(20);
-    expect(await seen('1', '800')).toEqual(await seen('1', '800'));
-    expect(await seen('2', '800')).not.toEqual(await seen('1', '800'));
+    expect(await seen('1', '1000')).toHaveLength(20);
+    expect(await seen('1', '1000')).toEqual(await seen('1', '1000'));
+    expect(await seen('2', '1000')).not.toEqual(await seen('1', '1000'));
   });
 
   it('names seed, case and needed damage of a failure, and keeps its files', async () => {

@@ -30,6 +30,8 @@ void prepare_process() {
 #endif
     // On the CPU, compile() starts the system's C++ compiler at run time.
     mlx::core::disable_compile();
+    // OpenBLAS counts the machine's CPUs, the pool those of the container.
+    set_blas_threads(cpu::threads());
     set_blas_pool([](int count, void (*piece)(void*, int), void* context) {
       cpu::parallel_for(count, 1,
                         [&](int64_t index, int64_t) { piece(context, static_cast<int>(index)); });
@@ -60,6 +62,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
     export_transfers(env, exports);
     export_runtime(env, exports);
     export_files(env, exports);
+    export_gguf(env, exports);
     return nullptr;
   });
   return exports;

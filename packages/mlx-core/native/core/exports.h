@@ -9,5 +9,6 @@ void export_calls(Napi::Env env, Napi::Object exports);      // core/calls.cpp
 void export_transfers(Napi::Env env, Napi::Object exports);  // core/transfers.cpp
 void export_runtime(Napi::Env env, Napi::Object exports);    // core/runtime.cpp
 void export_files(Napi::Env env, Napi::Object exports);      // io/mapped_file.cpp
+void export_gguf(Napi::Env env, Napi::Object exports);       // io/gguf_file.cpp
 
 }  // namespace mlx_runners

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "mlx/array.h"
@@ -27,6 +29,9 @@ class Mapping {
                                 mlx::core::Shape shape, mlx::core::Dtype dtype);
 
   size_t size() const { return size_; }
+  std::span<const uint8_t> bytes() const {
+    return {reinterpret_cast<const uint8_t*>(data()), size_};
+  }
 
   // Bytes of all files that are mapped now.
   static size_t total_bytes();

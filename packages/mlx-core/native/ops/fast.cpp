@@ -12,12 +12,16 @@ using Maybe = std::optional<array>;
 using S = mx::StreamOrDevice;
 
 array rope(const array& x, int dims, bool traditional, std::optional<float> base, float scale,
-           int offset, const Maybe& freqs, S s) {
-  return mx::fast::rope(x, dims, traditional, base, scale, offset, freqs, s);
+           const IntOrArray& offset, const Maybe& freqs, S s) {
+  return std::visit(
+      [&](const auto& start) {
+        return mx::fast::rope(x, dims, traditional, base, scale, start, freqs, s);
+      },
+      offset);
 }
 
-array attention(const array& q, const array& k, const array& v, float scale,
-                const std::string& mask_mode, Maybe mask, const Maybe& sinks, S s) {
+array sdpa(const array& q, const array& k, const array& v, float scale,
+           const std::string& mask_mode, Maybe mask, const Maybe& sinks, S s) {
   return mx::fast::scaled_dot_product_attention(q, k, v, scale, mask_mode, mask, sinks, false, s);
 }
 
@@ -29,16 +33,47 @@ std::vector<Op> fast_rows() {
          opt("weight", none), opt("bias", none), opt("eps", 1e-5f))
           .on_cpu(cpu::layer_norm),
       op("rmsNorm", "Root-mean-square normalisation over the last axis.", mx::fast::rms_norm,
-         arg("x"), opt("weight", none), opt("eps", 1e-5f)),
-      op("rope", "Rotary position embedding of the last axis' first `dims` elements.", rope,
-         arg("x"), arg("dims"), opt("traditional", false), opt("base", none), opt("scale", 1.0f),
-         opt("offset", 0), opt("freqs", none)),
+         arg("x"), opt("weight", none), opt("eps", 1e-5f))
+          .on_cpu(cpu::rms_norm),
+      op("addRmsNorm",
+         "[x + residual, rmsNorm(x + residual)], of x and residual of one shape: a residual "
+         "connection and the norm that follows it.",
+         cpu::add_rms_norm, arg("x"), arg("residual"), opt("weight", none), opt("eps", 1e-5f)),
+      op("swiglu",
+         "silu(gate) · up, of operands of one shape; silu(x) = x · sigmoid(x). Halves of one array "
+         "are read in place.",
+         cpu::swiglu, arg("gate"), arg("up")),
+      op("geglu",
+         "gelu(gate) · up, of operands of one shape; gelu by tanh, as in Gemma, or exactly. Halves "
+         "of one array are read in place.",
+         cpu::geglu, arg("gate"), arg("up"), opt("approximate", true)),
+      op("rope",
+         "Rotary position embedding of the last axis' first `dims` elements, for x [..., T, D] "
+         "with "
+         "at least 3 axes. Give `base`, or `freqs` [dims / 2], whose reciprocals then are the "
+         "angles of a position. `offset` is the position of the first row: a number, or an array "
+         "of "
+         "integers with one for all or for each of the first axis. `traditional` turns neighbours "
+         "(2i, 2i + 1), else i and i + dims / 2 belong together.",
+         rope, arg("x"), arg("dims"), opt("traditional", false), opt("base", none),
+         opt("scale", 1.0f), opt("offset", 0), opt("freqs", none))
+          .on_cpu(cpu::rope),
       op("scaledDotProductAttention",
-         "softmax(q · kᵀ · scale + mask) · v for q [B, H, T, D], k and v [B, H_kv, T_kv, D]; "
-         "maskMode is '', 'causal' or 'array'.",
-         attention, arg("q"), arg("k"), arg("v"), arg("scale"), opt("maskMode", ""),
-         opt("mask", none), opt("sinks", none))
+         "softmax(q · kᵀ · scale + mask) · v for q [B, H, T, D], k and v [B, H_kv, T_kv, D], where "
+         "H is a multiple of H_kv; maskMode is '', 'causal' (query i sees keys j ≤ i + T_kv − T) "
+         "or "
+         "'array'. A mask, boolean or added, broadcasts to [B, H, T, T_kv]. `sinks` [H] are scores "
+         "of one more key for each head, without a value. Slices of a cache are read in place.",
+         sdpa, arg("q"), arg("k"), arg("v"), arg("scale"), opt("maskMode", ""), opt("mask", none),
+         opt("sinks", none))
           .on_cpu(cpu::scaled_dot_product_attention),
+      op("attention",
+         "scaledDotProductAttention with two things more. `window`: query i sees only keys j > i + "
+         "T_kv − T − window, whatever else hides some; with 'causal' these are the last `window` "
+         "ones. 0 is no window. `softcap`: before masks scores become softcap · tanh(score / "
+         "softcap), as in Gemma 2. 0 is no cap.",
+         cpu::attention, arg("q"), arg("k"), arg("v"), arg("scale"), opt("maskMode", ""),
+         opt("mask", none), opt("sinks", none), opt("window", 0), opt("softcap", 0.0f)),
   };
 }
 

@@ -11,6 +11,7 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "core/array_table.h"
@@ -36,6 +37,9 @@ enum class Kind : uint8_t {
 
 // Axes of a reduction; nothing means all of them.
 using Axes = std::optional<std::vector<int>>;
+
+// An argument that is known when the graph is built, or computed by it.
+using IntOrArray = std::variant<int, mx::array>;
 
 struct None {};
 inline constexpr None none;
@@ -117,7 +121,7 @@ const std::vector<Op>& op_table();
 
 template <class T>
 constexpr Kind kind_of() {
-  if constexpr (std::is_same_v<T, mx::array>)
+  if constexpr (std::is_same_v<T, mx::array> || std::is_same_v<T, IntOrArray>)
     return Kind::Array;
   else if constexpr (std::is_same_v<T, std::vector<mx::array>>)
     return Kind::Arrays;
@@ -175,7 +179,9 @@ Param make_param(Name<D> name) {
   using T = std::decay_t<Argument>;
   using U = Unwrapped<T>;
   constexpr bool required = std::is_same_v<D, Required>;
-  Param param{name.name, Kind::Array, name.operand, U::nullable, !required, {}, nullptr};
+  constexpr bool takes_int = std::is_same_v<T, IntOrArray>;
+  const bool operand = name.operand || takes_int;
+  Param param{name.name, Kind::Array, operand, U::nullable, !required, {}, nullptr};
   if constexpr (std::is_same_v<T, Axes>)
     param.kind = Kind::Axes;
   else
@@ -190,9 +196,9 @@ Param make_param(Name<D> name) {
     static_assert(std::is_same_v<typename U::type, mx::Dtype>);
     param.fallback = {Tag::Dtype, 0, static_cast<double>(static_cast<int>(name.fallback.val()))};
   } else if constexpr (!required) {
-    static_assert(
-        std::is_same_v<D, typename U::type> || (std::is_same_v<T, Axes> && std::is_same_v<D, int>),
-        "the default has another type than the argument");
+    static_assert(std::is_same_v<D, typename U::type> ||
+                      ((takes_int || std::is_same_v<T, Axes>) && std::is_same_v<D, int>),
+                  "the default has another type than the argument");
     constexpr Tag tag = std::is_same_v<D, bool> ? Tag::Bool
                         : std::is_integral_v<D> ? Tag::Int
                                                 : Tag::Float;
@@ -263,6 +269,9 @@ T Arguments::get(size_t position) const {
     if (!given(position)) return std::nullopt;
     if (value(position).tag == Tag::Ints) return integer_list(position);
     return std::vector<int>{integer(position)};
+  } else if constexpr (std::is_same_v<T, IntOrArray>) {
+    if (value(position).tag == Tag::Array) return array(position);
+    return integer(position);
   } else if constexpr (Unwrapped<T>::nullable) {
     if (!given(position)) return std::nullopt;
     return get<typename Unwrapped<T>::type>(position);

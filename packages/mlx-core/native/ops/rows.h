@@ -1,4 +1,4 @@
-// The tables, one per MLX header; op_table() is all of them in this order.
+// The tables, one per MLX header and then our own; op_table() is all of them in this order.
 #pragma once
 
 #include <vector>
@@ -14,5 +14,7 @@ std::vector<Op> linear_rows();
 std::vector<Op> fast_rows();
 std::vector<Op> fft_rows();
 std::vector<Op> random_rows();
+std::vector<Op> block_rows();
+std::vector<Op> quantized_rows();
 
 }  // namespace mlx_runners

@@ -65,13 +65,16 @@ double score(const Attention& op, int64_t batch, int64_t head, int64_t query, in
   sum *= op.scale;
   const int64_t at = batch * op.mask_strides[0] + head * op.mask_strides[1] +
                      query * op.mask_strides[2] + key * op.mask_strides[3];
+  if (op.softcap > 0) sum = op.softcap * std::tanh(sum / op.softcap);
   // As MLX: the lowest finite number hides a key, so that a query without keys averages all.
   constexpr double kHidden = -3.4e38;
-  if (op.causal && key > query + op.keys - op.queries) sum = kHidden;
+  const int64_t position = query + op.keys - op.queries;
+  if (op.causal && key > position) sum = kHidden;
   if (op.mask_kind == MaskKind::kAdditive) sum += static_cast<const float*>(op.mask)[at];
   if (op.mask_kind == MaskKind::kBoolean && !static_cast<const uint8_t*>(op.mask)[at]) {
     sum = kHidden;
   }
+  if (op.window > 0 && key <= position - op.window) sum = kHidden;
   return sum;
 }
 
@@ -93,6 +96,11 @@ void check_attention(int64_t queries, std::mt19937_64& random) {
   const Heads out(batches, op.heads, op.queries, op.value_dim, random);
   for (const auto* part : {&q, &k, &v}) fill_numbers(part->array, random);
   const Mask mask(op, batches, random);
+  if (draw(random, 0, 2) == 0) op.window = draw_size(random, 40, 300);
+  if (draw(random, 0, 3) == 0) op.softcap = 1.5f;
+  const Guarded<float> sinks(static_cast<size_t>(op.heads), random);
+  fill_numbers(sinks, random, 4.0f);
+  if (draw(random, 0, 2) == 0) op.sinks = sinks.data();
   op.q = q.array.data();
   op.k = k.array.data();
   op.v = v.array.data();
@@ -112,8 +120,9 @@ void check_attention(int64_t queries, std::mt19937_64& random) {
       weights.push_back(score(op, batch, head, query, key, q.at(batch, head, query),
                               k.at(batch, head / group, key)));
     }
-    const double most = *std::max_element(weights.begin(), weights.end());
-    double sum = 0;
+    double most = *std::max_element(weights.begin(), weights.end());
+    if (op.sinks != nullptr) most = std::max<double>(most, op.sinks[head]);
+    double sum = op.sinks != nullptr ? std::exp(op.sinks[head] - most) : 0;
     for (double& weight : weights) sum += weight = std::exp(weight - most);
     for (int64_t d = 0; d < op.value_dim; ++d) {
       double expected = 0;

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { expectNumbers } from '../expectations.js';
+import { ShapeError } from '@mlx-runners/mlx-core/errors';
+import { expectNumbers, thrown } from '../expectations.js';
 import { arrayOf, headsViewOf, numbers, stridedArrayOf, type Mx } from './inputs.js';
 import { attention, type AttentionInputs, type Plain } from './reference.js';
 
@@ -24,6 +25,11 @@ function inputs({ batches = 1, ...sizes }: Sizes): AttentionInputs {
 }
 
 const tolerance = 5e-6;
+
+const causalMask =
+  (queries: number, keys: number): AttentionInputs['mask'] =>
+  (_batch, _head, query, key) =>
+    key <= query + keys - queries ? 0 : -Infinity;
 
 /** Numbers of queries and keys on both sides of where the kernels change their way. */
 const lengths: [queries: number, keys: number][] = [
@@ -55,11 +61,6 @@ export function attentionSuite(mx: Mx): void {
     const cases = [7, 64, 80].flatMap((dim) =>
       lengths.map(([queries, keys]) => [dim, queries, keys] as const),
     );
-    const causal =
-      (queries: number, keys: number): AttentionInputs['mask'] =>
-      (_batch, _head, query, key) =>
-        key <= query + keys - queries ? 0 : -Infinity;
-
     test.each(cases)('dim %d, %d queries, %d keys', (dim, queries, keys) => {
       for (const [heads, kvHeads] of [
         [2, 2],
@@ -68,7 +69,7 @@ export function attentionSuite(mx: Mx): void {
       ]) {
         const given = inputs({ heads, kvHeads, queries, keys, dim, batches: 2 });
         expectNumbers(run(given), attention(given), tolerance);
-        const hidden = { ...given, mask: causal(queries, keys) };
+        const hidden = { ...given, mask: causalMask(queries, keys) };
         expectNumbers(run(given, 'causal'), attention(hidden), tolerance);
       }
     });
@@ -191,6 +192,137 @@ export function attentionSuite(mx: Mx): void {
     const zeros: Plain = { data: new Float64Array(given.q.data.length), shape: given.q.shape };
     expected.set(attention({ ...given, q: zeros }).subarray(0, 8 * blind));
     expectNumbers(run(given, 'causal'), expected, tolerance);
+  });
+
+  describe('attention', () => {
+    /** The last `window` keys up to a query's own position. */
+    const inWindow =
+      (queries: number, keys: number, window: number): AttentionInputs['mask'] =>
+      (_batch, _head, query, key) => {
+        const position = query + keys - queries;
+        return key <= position && key > position - window ? 0 : -Infinity;
+      };
+    const call = (
+      { q, k, v, scale, softcap, sinks }: AttentionInputs,
+      window: number,
+      mode = 'causal',
+      mask: ReturnType<typeof arrayOf> | null = null,
+    ) =>
+      mx.tidy(() => {
+        const parts = [q, k, v].map((each) => arrayOf(mx, each));
+        const column = sinks ? arrayOf(mx, sinks) : null;
+        return mx
+          .attention(parts[0], parts[1], parts[2], scale, mode, mask, column, window, softcap)
+          .dataSync();
+      });
+
+    test.each([...lengths, [1, 900] as const, [40, 700] as const])(
+      'windows, %d queries, %d keys',
+      (queries, keys) => {
+        const given = inputs({ heads: 4, kvHeads: 2, queries, keys, dim: 20, batches: 2 });
+        for (const window of [1, 5, 100, 300]) {
+          if (queries > keys) continue;
+          const expected = attention({ ...given, mask: inWindow(queries, keys, window) });
+          expectNumbers(call(given, window), expected, tolerance);
+        }
+      },
+    );
+
+    test.each(lengths)('softcap and sinks, %d queries, %d keys', (queries, keys) => {
+      const sizes = { heads: 6, kvHeads: 2, queries, keys, dim: 24, batches: 2 };
+      const given = { ...inputs(sizes), sinks: numbers([6], 4), scale: 1 };
+      for (const mode of ['', 'causal']) {
+        const mask = mode === '' ? undefined : causalMask(queries, keys);
+        for (const softcap of [undefined, 2, 50]) {
+          const expected = attention({ ...given, softcap, mask });
+          expectNumbers(call({ ...given, softcap }, 0, mode), expected, tolerance);
+        }
+      }
+    });
+
+    test.each([
+      [1, 40],
+      [20, 270],
+    ])('a window beside masks, %d queries, %d keys', (queries, keys) => {
+      const given = { ...inputs({ heads: 4, kvHeads: 2, queries, keys, dim: 16 }), softcap: 3 };
+      const added = numbers([queries, keys], 5);
+      const window = 9;
+      const reader: AttentionInputs['mask'] = (_batch, _head, query, key) =>
+        key > query + keys - queries - window ? added.data[query * keys + key] : -Infinity;
+      mx.tidy(() => {
+        const mask = arrayOf(mx, added);
+        expectNumbers(
+          call(given, window, 'array', mask),
+          attention({ ...given, mask: reader }),
+          tolerance,
+        );
+        // A query of which the mask leaves nothing in its window averages all values.
+        const seen = mx.greater(mask, -1.5);
+        const hidden: AttentionInputs['mask'] = (batch, head, query, key) =>
+          added.data[query * keys + key] > -1.5
+            ? Math.min(0, reader(batch, head, query, key) === -Infinity ? -Infinity : 0)
+            : -Infinity;
+        expectNumbers(
+          call(given, window, 'array', seen),
+          attention({ ...given, mask: hidden }),
+          tolerance,
+        );
+      });
+    });
+
+    test('the same by MLX’s own ops, in half precision', () => {
+      const given = inputs({ heads: 4, kvHeads: 2, queries: 7, keys: 30, dim: 16 });
+      const [sinks, softcap, window] = [numbers([4], 4), 4, 11];
+      const mask = inWindow(7, 30, window);
+      for (const options of [{ sinks }, { softcap }, { sinks, softcap }]) {
+        mx.tidy(() => {
+          const [q, k, v] = [given.q, given.k, given.v].map((each) =>
+            arrayOf(mx, each).astype('float16'),
+          );
+          const column = options.sinks ? arrayOf(mx, sinks).astype('float16') : null;
+          const result = mx.attention(
+            ...([q, k, v, given.scale, 'causal', null, column, window] as const),
+            options.softcap ?? 0,
+          );
+          expect(result.dtype).toBe('float16');
+          expectNumbers(result.dataSync(), attention({ ...given, ...options, mask }), 1e-2);
+        });
+      }
+    });
+
+    test('the live part of a cache is read in place', () => {
+      const [capacity, live] = [4096, 300];
+      for (const queries of [1, 12]) {
+        const given = inputs({ heads: 4, kvHeads: 2, queries, keys: live, dim: 64 });
+        mx.tidy(() => {
+          const cached = (plain: Plain) => {
+            const rest = mx.full([1, 2, capacity - live, 64], NaN);
+            return mx.contiguous(mx.concatenate([arrayOf(mx, plain), rest], 2));
+          };
+          const [k, v, q] = [cached(given.k), cached(given.v), arrayOf(mx, given.q)];
+          mx.evalSync(k, v, q);
+          const part = (cache: typeof k) => mx.slice(cache, [0, 0, 0, 0], [1, 2, live, 64]);
+          const before = mx.memory().active;
+          mx.resetPeakMemory();
+          const result = mx.scaledDotProductAttention(q, part(k), part(v), given.scale);
+          expectNumbers(result.dataSync(), attention(given), tolerance);
+          expect(mx.memory().peak - before).toBeLessThan(live * 64 * 4);
+        });
+      }
+    });
+
+    test('wrong arguments', () => {
+      mx.tidy(() => {
+        const q = mx.zeros([1, 2, 3, 8]);
+        const wrong = (window: number, softcap: number) =>
+          thrown(() => mx.attention(q, q, q, 1, '', null, null, window, softcap));
+        expect(wrong(-1, 0)).toBeInstanceOf(ShapeError);
+        expect(wrong(0, NaN)).toBeInstanceOf(ShapeError);
+        expect(
+          thrown(() => mx.attention(q, mx.zeros([1, 2, 3, 7]), q, 1, 'causal', null, null, 2)),
+        ).toBeInstanceOf(ShapeError);
+      });
+    });
   });
 
   describe('special values', () => {

@@ -37,8 +37,9 @@ export function headsViewOf(mx: Mx, plain: Plain): MxArray {
 
 const flags: Record<string, string[]> = {
   baseline: [],
-  avx2: ['avx2', 'fma'],
+  avx2: ['avx2', 'fma', 'f16c'],
   avx512: ['avx512f', 'avx512bw', 'avx512dq', 'avx512vl'],
+  avx512vnni: ['avx512f', 'avx512bw', 'avx512dq', 'avx512vl', 'avx512_vnni'],
 };
 
 /** Whether this CPU has an instruction set; asked of the system, not of the library under test. */

@@ -67,6 +67,55 @@ export function layerNorm(x: Plain, weight?: Plain, bias?: Plain, eps = 1e-5): F
   });
 }
 
+export function rmsNorm(x: Plain, weight?: Plain, eps = 1e-5): Float64Array {
+  return byRows(x, (row) => {
+    const square = row.reduce((sum, value) => sum + value ** 2, 0) / row.length;
+    return row.map((value, i) => (value / Math.sqrt(square + eps)) * (weight?.data[i] ?? 1));
+  });
+}
+
+export function swiglu(gate: Plain, up: Plain): Float64Array {
+  return gate.data.map((value, i) => (value / (1 + Math.exp(-value))) * up.data[i]);
+}
+
+/** With the tanh approximation of gelu. */
+export function geglu(gate: Plain, up: Plain): Float64Array {
+  return gate.data.map((x, i) => {
+    const inner = Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3);
+    return 0.5 * x * (1 + Math.tanh(inner)) * up.data[i];
+  });
+}
+
+export interface RopeOptions {
+  dims: number;
+  traditional?: boolean;
+  /** Angle of pair i at position 1. */
+  frequency: (i: number) => number;
+  /** Position of the first row of a batch. */
+  offset?: (batch: number) => number;
+  scale?: number;
+}
+
+/** x [B, H, T, D]. */
+export function rope(x: Plain, options: RopeOptions): Float64Array {
+  const { dims, traditional = false, frequency, offset = () => 0, scale = 1 } = options;
+  const [, heads, positions, columns] = x.shape;
+  const half = dims / 2;
+  const out = Float64Array.from(x.data);
+  for (let row = 0; row < x.data.length / columns; row++) {
+    const batch = Math.floor(row / positions / heads);
+    const position = (offset(batch) + (row % positions)) * scale;
+    for (let i = 0; i < half; i++) {
+      const angle = position * frequency(i);
+      const a = row * columns + (traditional ? 2 * i : i);
+      const b = traditional ? a + 1 : a + half;
+      out[a] = x.data[a] * Math.cos(angle) - x.data[b] * Math.sin(angle);
+      out[b] = x.data[a] * Math.sin(angle) + x.data[b] * Math.cos(angle);
+    }
+  }
+  return out;
+}
+
 /** A sum of products, and of their sizes: what rounding errors are proportional to. */
 export interface Sums {
   values: Float64Array;
@@ -128,9 +177,13 @@ export interface AttentionInputs {
   scale: number;
   /** What is added to the score of a query and a key: −∞ hides the key. */
   mask?: (batch: number, head: number, query: number, key: number) => number;
+  softcap?: number;
+  /** [H] */
+  sinks?: Plain;
 }
 
-export function attention({ q, k, v, scale, mask }: AttentionInputs): Float64Array {
+export function attention(inputs: AttentionInputs): Float64Array {
+  const { q, k, v, scale, mask, softcap, sinks } = inputs;
   const [batches, heads, queries, dim] = q.shape;
   const [, kvHeads, keys, valueDim] = v.shape;
   const out = new Float64Array(batches * heads * queries * valueDim);
@@ -144,10 +197,12 @@ export function attention({ q, k, v, scale, mask }: AttentionInputs): Float64Arr
       if (added === -Infinity) return added;
       let sum = 0;
       for (let d = 0; d < dim; d++) sum += q.data[row * dim + d] * k.data[(kvRow + key) * dim + d];
-      return sum * scale + added;
+      const score = sum * scale;
+      return (softcap ? softcap * Math.tanh(score / softcap) : score) + added;
     });
-    softmaxOf(scores).forEach((weight, key) => {
-      if (weight === 0) return;
+    const sink = sinks ? [sinks.data[head]] : [];
+    softmaxOf(Float64Array.of(...scores, ...sink)).forEach((weight, key) => {
+      if (weight === 0 || key === keys) return;
       for (let d = 0; d < valueDim; d++) {
         out[row * valueDim + d] += weight * v.data[(kvRow + key) * valueDim + d];
       }

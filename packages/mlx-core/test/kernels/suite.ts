@@ -7,7 +7,9 @@ import { describe, expect, test } from 'vitest';
 import { expectNumbers } from '../expectations.js';
 import { unaligned } from '../unaligned-arrays.js';
 import { attentionSuite } from './attention-suite.js';
+import { decoderSuite } from './decoder-suite.js';
 import { arrayOf, hasInstructionSet, numbers, stridedArrayOf, type Mx } from './inputs.js';
+import { quantizedSuite } from './quantized-suite.js';
 import * as reference from './reference.js';
 import type { Plain, Sums } from './reference.js';
 
@@ -27,6 +29,8 @@ export async function kernelSuite(level: string): Promise<void> {
   halvesSuite(mx);
   productsSuite(mx);
   attentionSuite(mx);
+  decoderSuite(mx);
+  quantizedSuite(mx);
   unalignedSuite(mx);
 }
 
@@ -315,6 +319,17 @@ function unalignedSuite(mx: Mx): void {
     ['softmax', (x) => mx.softmax(x, -1), [[5, 67]]],
     ['gelu', mx.gelu, [[5, 67]]],
     ['layerNorm', (x, w, b) => mx.layerNorm(x, w, b), [[5, 67], [67], [67]]],
+    ['rmsNorm', (x, w) => mx.rmsNorm(x, w), [[5, 67], [67]]],
+    ['addRmsNorm', (x, y, w) => mx.addRmsNorm(x, y, w)[1], [[5, 67], [5, 67], [67]]],
+    [
+      'swiglu',
+      mx.swiglu,
+      [
+        [5, 67],
+        [5, 67],
+      ],
+    ],
+    ['rope', (x, freqs) => mx.rope(x, 34, true, null, 1, 7, freqs), [[1, 3, 5, 40], [17]]],
     ['linear, one row', (x, w, b) => mx.linear(x, w, b), [[1, 67], [33, 67], [33]]],
     ['linear, many rows', (x, w, b) => mx.linear(x, w, b), [[37, 67], [33, 67], [33]]],
     [

@@ -38,7 +38,7 @@ export interface FuzzSummary {
 }
 
 /** Cases of all packages' ordinary tests together. */
-const BASE_CASES = 2000;
+const BASE_CASES = 2500;
 
 /** No file of a test is larger than some kilobytes. */
 const ALLOCATION_LIMIT = 512 * 2 ** 20;

@@ -18,6 +18,25 @@ constexpr int64_t kPackedFloats = int64_t{2} << 20;  // 8 MiB of packed keys and
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+/// Leaves out the keys at the start that lie before the first query's window: those of a long cache
+/// are not even read. Not when some query may see no key and averages all values.
+Attention without_unseen_keys(const Attention& op) {
+  Attention seen = op;
+  const bool sees_nothing =
+      op.mask_kind == MaskKind::kBoolean || (op.causal && op.keys < op.queries);
+  const int64_t unseen = op.keys - op.queries - op.window + 1;
+  if (op.window == 0 || sees_nothing || unseen <= 0) {
+    return seen;
+  }
+  seen.k += unseen * op.k_strides[2];
+  seen.v += unseen * op.v_strides[2];
+  seen.keys -= unseen;
+  if (op.mask_kind == MaskKind::kAdditive) {
+    seen.mask = static_cast<const float*>(op.mask) + unseen * op.mask_strides[3];
+  }
+  return seen;
+}
+
 // ---- decode ----
 
 /// Brings the partial results of one kv head's splits together and writes its output rows.
@@ -29,14 +48,16 @@ void combine(const Attention& op, int64_t batch, int64_t kv_head, int64_t splits
   for (int64_t r = 0; r < rows; ++r) {
     const float* first = partials + r * row_floats;
     const int64_t split_floats = rows * row_floats;
-    float max = -std::numeric_limits<float>::infinity();
+    const int64_t head = kv_head * group + r / op.queries;
+    const float sink =
+        op.sinks != nullptr ? op.sinks[head] : -std::numeric_limits<float>::infinity();
+    float max = sink;
     for (int64_t s = 0; s < splits; ++s) {
       max = std::max(max, first[s * split_floats + op.value_dim]);
     }
-    const int64_t head = kv_head * group + r / op.queries;
     float* out = op.out + batch * op.out_strides[0] + head * op.out_strides[1] +
                  r % op.queries * op.out_strides[2];
-    float sum = 0.0f;
+    float sum = op.sinks != nullptr ? std::exp(sink - max) : 0.0f;
     std::fill(out, out + op.value_dim, 0.0f);
     for (int64_t s = 0; s < splits; ++s) {
       const float* part = first + s * split_floats;
@@ -157,10 +178,11 @@ void prefill(const KernelTable& table, const Attention& op, int64_t batches) {
 }  // namespace
 
 void attention(const Attention& op, int64_t batches) {
+  const Attention seen = without_unseen_keys(op);
   if (op.queries <= kMaxDecodeQueries) {
-    decode(kernels(), op, batches);
+    decode(kernels(), seen, batches);
   } else {
-    prefill(kernels(), op, batches);
+    prefill(kernels(), seen, batches);
   }
 }
 

@@ -1,10 +1,11 @@
-// scaled_dot_product_attention as an MLX primitive.
+// Attention as an MLX primitive.
 #include <algorithm>
+#include <stdexcept>
 
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/composed_attention.h"
 #include "kernels/cpu/fused_primitive.h"
 #include "kernels/cpu/primitives.h"
-#include "mlx/fast.h"
 #include "mlx/ops.h"
 
 namespace mlx_runners::cpu {
@@ -13,36 +14,19 @@ namespace mx = mlx::core;
 
 namespace {
 
-mx::array rows_in_place(const mx::array& x, const mx::Stream& stream) {
-  return x.strides(-1) == 1 || x.shape(-1) == 1 ? x : row_contiguous(x, stream);
-}
-
 void copy_strides(const mx::array& x, int64_t* strides) {
   std::copy_n(x.strides().begin(), 3, strides);
 }
 
-/// [B, H, T, D] as a view of [B, T, H, D] memory: splitting heads and merging them again then
-/// copies nothing.
-void allocate_heads_inside(mx::array& out) {
-  const int64_t heads = out.shape(1);
-  const int64_t positions = out.shape(2);
-  const int64_t dim = out.shape(3);
-  if (heads == 1 || positions == 1) {
-    allocate(out);
-    return;
-  }
-  out.set_data(mx::allocator::malloc(out.nbytes()), out.size(),
-               {positions * heads * dim, dim, heads * dim, 1},
-               {.contiguous = true,
-                .row_contiguous = false,
-                .col_contiguous = dim == 1 && out.shape(0) == 1});
-}
-
 class Attend : public FusedPrimitive {
  public:
-  Attend(mx::Stream stream, Composed composed, float scale, bool causal)
-      : FusedPrimitive(stream, std::move(composed)), scale_(scale), causal_(causal) {}
-  DEFINE_NAME(FusedScaledDotProductAttention)
+  Attend(mx::Stream stream, Composed composed, AttentionOptions options, bool has_mask,
+         bool has_sinks)
+      : FusedPrimitive(stream, std::move(composed)),
+        options_(std::move(options)),
+        has_mask_(has_mask),
+        has_sinks_(has_sinks) {}
+  DEFINE_NAME(FusedAttention)
 
   std::vector<mx::Shape> output_shapes(const std::vector<mx::array>& inputs) override {
     mx::Shape shape = inputs[0].shape();
@@ -51,21 +35,19 @@ class Attend : public FusedPrimitive {
   }
 
   void eval_cpu(const std::vector<mx::array>& inputs, mx::array& out) override {
-    const mx::array q = rows_in_place(inputs[0], stream());
-    const mx::array k = rows_in_place(inputs[1], stream());
-    const mx::array v = rows_in_place(inputs[2], stream());
-    if (q.strides(1) < q.strides(2)) {
-      allocate_heads_inside(out);
-    } else {
-      allocate(out);
-    }
+    const mx::array q = contiguous_rows(inputs[0], stream());
+    const mx::array k = contiguous_rows(inputs[1], stream());
+    const mx::array v = contiguous_rows(inputs[2], stream());
+    allocate_heads_like(q, out);
     Attention op{};
     op.q = q.data<float>();
     op.k = k.data<float>();
     op.v = v.data<float>();
     op.out = out.data<float>();
-    op.causal = causal_;
-    op.scale = scale_;
+    op.causal = options_.causal();
+    op.window = options_.window;
+    op.softcap = options_.softcap;
+    op.scale = options_.scale;
     op.heads = q.shape(1);
     op.kv_heads = k.shape(1);
     op.queries = q.shape(2);
@@ -76,8 +58,11 @@ class Attend : public FusedPrimitive {
     copy_strides(k, op.k_strides);
     copy_strides(v, op.v_strides);
     copy_strides(out, op.out_strides);
-    if (inputs.size() > 3) {
+    if (has_mask_) {
       set_mask(op, inputs[3]);
+    }
+    if (has_sinks_) {
+      op.sinks = row_contiguous(inputs.back(), stream()).data<float>();
     }
     dispatch(stream(), [op, batches = q.shape(0)] { attention(op, batches); });
   }
@@ -93,8 +78,9 @@ class Attend : public FusedPrimitive {
     }
   }
 
-  float scale_;
-  bool causal_;
+  AttentionOptions options_;
+  bool has_mask_;
+  bool has_sinks_;
 };
 
 bool are_attention_shapes(const mx::array& q, const mx::array& k, const mx::array& v) {
@@ -119,35 +105,55 @@ bool is_mask(const mx::array& mask, const mx::array& q, const mx::array& k) {
   return true;
 }
 
+bool are_sinks(const mx::array& sinks, const mx::array& q, const mx::Stream& stream) {
+  return can_fuse(stream, {sinks}) && sinks.ndim() == 1 && sinks.shape(0) == q.shape(1);
+}
+
 }  // namespace
+
+mx::array attention(const mx::array& q, const mx::array& k, const mx::array& v, float scale,
+                    const std::string& mask_mode, std::optional<mx::array> mask,
+                    const std::optional<mx::array>& sinks, int window, float softcap,
+                    mx::StreamOrDevice s) {
+  if (window < 0 || !(softcap >= 0)) {
+    throw std::invalid_argument("[attention] window and softcap have to be 0 (none) or positive.");
+  }
+  const mx::Stream stream = mx::to_stream(s);
+  const AttentionOptions options{scale, mask_mode, window, softcap};
+  const bool known_mode =
+      mask_mode.empty() || (mask_mode == "array" && mask) || (options.causal() && !mask);
+  if (!known_mode || !can_fuse(stream, {q, k, v}) || !are_attention_shapes(q, k, v) ||
+      (mask && !is_mask(*mask, q, k)) || (sinks && !are_sinks(*sinks, q, stream))) {
+    return composed_attention(q, k, v, options, mask, sinks, stream);
+  }
+  std::vector<mx::array> inputs{q, k, v};
+  if (mask) {
+    inputs.push_back(*mask);
+  }
+  if (sinks) {
+    inputs.push_back(*sinks);
+  }
+  auto composed = [options, has_mask = mask.has_value(), has_sinks = sinks.has_value(),
+                   stream](const std::vector<mx::array>& in) {
+    const auto m = has_mask ? std::optional(in[3]) : std::nullopt;
+    const auto column = has_sinks ? std::optional(in.back()) : std::nullopt;
+    return std::vector<mx::array>{
+        composed_attention(in[0], in[1], in[2], options, m, column, stream)};
+  };
+  mx::Shape shape = q.shape();
+  shape.back() = v.shape(-1);
+  return mx::array(std::move(shape), mx::float32,
+                   std::make_shared<Attend>(stream, std::move(composed), options, mask.has_value(),
+                                            sinks.has_value()),
+                   std::move(inputs));
+}
 
 mx::array scaled_dot_product_attention(const mx::array& q, const mx::array& k, const mx::array& v,
                                        float scale, const std::string& mask_mode,
                                        std::optional<mx::array> mask,
                                        const std::optional<mx::array>& sinks,
                                        mx::StreamOrDevice s) {
-  const mx::Stream stream = mx::to_stream(s);
-  const bool causal = mask_mode == "causal";
-  const bool known_mode = mask_mode.empty() || mask_mode == "array" || (causal && !mask);
-  if (!known_mode || sinks || !can_fuse(stream, {q, k, v}) || !are_attention_shapes(q, k, v) ||
-      (mask && !is_mask(*mask, q, k))) {
-    return mx::fast::scaled_dot_product_attention(q, k, v, scale, mask_mode, mask, sinks, false,
-                                                  stream);
-  }
-  std::vector<mx::array> inputs{q, k, v};
-  if (mask) {
-    inputs.push_back(*mask);
-  }
-  auto composed = [scale, mask_mode, stream](const std::vector<mx::array>& in) {
-    const auto m = in.size() > 3 ? std::optional(in[3]) : std::nullopt;
-    return std::vector<mx::array>{mx::fast::scaled_dot_product_attention(
-        in[0], in[1], in[2], scale, mask_mode, m, std::nullopt, false, stream)};
-  };
-  mx::Shape shape = q.shape();
-  shape.back() = v.shape(-1);
-  return mx::array(std::move(shape), mx::float32,
-                   std::make_shared<Attend>(stream, std::move(composed), scale, causal),
-                   std::move(inputs));
+  return attention(q, k, v, scale, mask_mode, std::move(mask), sinks, 0, 0.0f, s);
 }
 
 }  // namespace mlx_runners::cpu

@@ -16,6 +16,9 @@ extern const KernelTable kKernels;
 namespace avx512 {
 extern const KernelTable kKernels;
 }
+namespace avx512vnni {
+extern const KernelTable kKernels;
+}
 #elif defined(__aarch64__)
 namespace neon {
 extern const KernelTable kKernels;
@@ -39,10 +42,12 @@ std::vector<Level> levels() {
   std::vector<Level> all;
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                        __builtin_cpu_supports("f16c");
   const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") &&
                           __builtin_cpu_supports("avx512bw") &&
                           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  all.push_back({&avx512vnni::kKernels, has_avx512 && __builtin_cpu_supports("avx512vnni")});
   all.push_back({&avx512::kKernels, has_avx512});
   all.push_back({&avx2::kKernels, has_avx2});
 #elif defined(__aarch64__)

@@ -38,7 +38,11 @@ void copy_strided(const float* from, const mx::Shape& shape, const mx::Strides& 
 
 }  // namespace
 
-void FusedPrimitive::eval_gpu(const std::vector<mx::array>&, mx::array&) {
+void FusedPrimitive::eval_cpu(const std::vector<mx::array>&, mx::array&) {
+  throw std::logic_error(std::string("[") + name() + "] implements no eval_cpu.");
+}
+
+void FusedPrimitive::eval_gpu(const std::vector<mx::array>&, std::vector<mx::array>&) {
   throw std::runtime_error(std::string("[") + name() + "] is a CPU kernel and has no GPU form.");
 }
 
@@ -109,14 +113,36 @@ mx::array row_contiguous(const mx::array& x, const mx::Stream& stream) {
   return copy;
 }
 
+mx::array contiguous_rows(const mx::array& x, const mx::Stream& stream) {
+  return x.strides(-1) == 1 || x.shape(-1) == 1 ? x : row_contiguous(x, stream);
+}
+
+void allocate_heads_like(const mx::array& like, mx::array& out) {
+  const int64_t heads = out.shape(1);
+  const int64_t positions = out.shape(2);
+  const int64_t dim = out.shape(3);
+  if (heads == 1 || positions == 1 || like.strides(1) >= like.strides(2)) {
+    allocate(out);
+    return;
+  }
+  out.set_data(mx::allocator::malloc(out.nbytes()), out.size(),
+               {positions * heads * dim, dim, heads * dim, 1},
+               {.contiguous = true,
+                .row_contiguous = false,
+                .col_contiguous = dim == 1 && out.shape(0) == 1});
+}
+
+bool can_reuse(const mx::array& x) {
+  return x.is_donatable() && x.buffer_size() <= x.nbytes() + kSpareBytes;
+}
+
 mx::array share_layout(const mx::array& x, mx::array& out, const mx::Stream& stream) {
   if (!x.flags().contiguous || x.ndim() == 0 || x.strides(-1) != 1) {
     const mx::array rows = row_contiguous(x, stream);
     allocate(out);
     return rows;
   }
-  // A small view isn't worth keeping a large buffer alive for.
-  if (x.is_donatable() && x.buffer_size() <= x.nbytes() + kSpareBytes) {
+  if (can_reuse(x)) {
     out.copy_shared_buffer(x);
   } else {
     out.set_data(mx::allocator::malloc(x.data_size() * x.itemsize()), x.data_size(), x.strides(),

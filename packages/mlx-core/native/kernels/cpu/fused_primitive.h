@@ -14,12 +14,19 @@ namespace mlx_runners::cpu {
 using Composed = std::function<std::vector<mlx::core::array>(const std::vector<mlx::core::array>&)>;
 
 /// A primitive with a fused CPU kernel, whose transforms are those of its composed form.
-class FusedPrimitive : public mlx::core::UnaryPrimitive {
+class FusedPrimitive : public mlx::core::Primitive {
  public:
   FusedPrimitive(mlx::core::Stream stream, Composed composed)
-      : UnaryPrimitive(stream), composed_(std::move(composed)) {}
+      : Primitive(stream), composed_(std::move(composed)) {}
 
-  void eval_gpu(const std::vector<mlx::core::array>& inputs, mlx::core::array& out) override;
+  /// A kernel with one result implements this, one with several the other.
+  virtual void eval_cpu(const std::vector<mlx::core::array>& inputs, mlx::core::array& out);
+  void eval_cpu(const std::vector<mlx::core::array>& inputs,
+                std::vector<mlx::core::array>& outputs) override {
+    eval_cpu(inputs, outputs[0]);
+  }
+  void eval_gpu(const std::vector<mlx::core::array>& inputs,
+                std::vector<mlx::core::array>& outputs) override;
 
   /// The first input's shape, unless the kernel says otherwise.
   std::vector<mlx::core::Shape> output_shapes(
@@ -60,6 +67,17 @@ void allocate(mlx::core::array& out);
 
 /// `x` itself when it is row-contiguous, else a copy that the stream fills before later tasks run.
 mlx::core::array row_contiguous(const mlx::core::array& x, const mlx::core::Stream& stream);
+
+/// `x` itself when its last axis is contiguous, else a copy as above.
+mlx::core::array contiguous_rows(const mlx::core::array& x, const mlx::core::Stream& stream);
+
+/// Allocates `out` [B, H, T, D] as a view of [B, T, H, D] memory when `like` is one: splitting
+/// heads and merging them again then copies nothing.
+void allocate_heads_like(const mlx::core::array& like, mlx::core::array& out);
+
+/// Whether `out` may take x's buffer: nobody else uses it, nor would it be kept alive for a small
+/// part.
+bool can_reuse(const mlx::core::array& x);
 
 /// Gives `out` the layout of `x`, in x's own buffer when nobody else uses it; for kernels that work
 /// along whole rows. Returns the array to read: `x`, or a copy when its rows aren't contiguous.

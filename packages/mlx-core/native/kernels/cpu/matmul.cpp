@@ -56,27 +56,9 @@ void multiply_few_rows(const LeftRows& left, int64_t rows, const float* w, int64
   });
 }
 
-struct Pieces {
-  int64_t rows;     // rows of a piece
-  int64_t columns;  // columns of a piece
-};
-
-/// Blocks of rows small enough for a few pieces per thread; columns are split as well when there
-/// are too few rows for that.
-Pieces cut(const KernelTable& table, int64_t rows, int64_t columns) {
-  const int64_t workers = threads();
-  const int64_t tiles = ceil_div(rows, table.tile_rows);
-  const int64_t tiles_per_block =
-      std::clamp<int64_t>(tiles / (4 * workers), std::min<int64_t>(tiles, 2), kTilesPerBlock);
-  const int64_t blocks = ceil_div(tiles, tiles_per_block);
-  const int64_t panels = ceil_div(columns, table.tile_columns);
-  const int64_t groups = std::min(panels, std::max<int64_t>(1, 4 * workers / blocks));
-  return {tiles_per_block * table.tile_rows, ceil_div(panels, groups) * table.tile_columns};
-}
-
 void multiply_packed(const KernelTable& table, const LeftRows& left, int64_t rows,
                      const GemmBlock& block) {
-  const Pieces piece = cut(table, rows, block.columns);
+  const Pieces piece = cut(rows, table.tile_rows, block.columns, table.tile_columns);
   const int64_t row_blocks = ceil_div(rows, piece.rows);
   const int64_t column_groups = ceil_div(block.columns, piece.columns);
   parallel_for(row_blocks * column_groups, 1, [&](int64_t index, int64_t) {
@@ -96,12 +78,19 @@ void multiply_packed(const KernelTable& table, const LeftRows& left, int64_t row
 
 }  // namespace
 
-void matmul_transposed(const LeftRows& left, int64_t rows, const float* w, int64_t columns,
-                       const float* bias, float* out) {
-  if (rows <= kMaxDotRows) {
-    multiply_few_rows(left, rows, w, columns, bias, out);
-    return;
-  }
+Pieces cut(int64_t rows, int64_t tile_rows, int64_t columns, int64_t tile_columns) {
+  const int64_t workers = threads();
+  const int64_t tiles = ceil_div(rows, tile_rows);
+  const int64_t tiles_per_block =
+      std::clamp<int64_t>(tiles / (4 * workers), std::min<int64_t>(tiles, 2), kTilesPerBlock);
+  const int64_t blocks = ceil_div(tiles, tiles_per_block);
+  const int64_t panels = ceil_div(columns, tile_columns);
+  const int64_t groups = std::min(panels, std::max<int64_t>(1, 4 * workers / blocks));
+  return {tiles_per_block * tile_rows, ceil_div(panels, groups) * tile_columns};
+}
+
+void matmul_packed(const LeftRows& left, int64_t rows, int64_t columns, const PackColumns& pack,
+                   const float* bias, float* out) {
   const KernelTable& table = kernels();
   const int64_t panel_floats = table.tile_columns * left.depth;
   const int64_t panels = std::max<int64_t>(1, kPackedFloats / panel_floats);
@@ -109,9 +98,8 @@ void matmul_transposed(const LeftRows& left, int64_t rows, const float* w, int64
   const Scratch packed(static_cast<size_t>(chunk * panel_floats));
   for (int64_t column = 0; column < columns; column += chunk * table.tile_columns) {
     const int64_t present = std::min(chunk * table.tile_columns, columns - column);
-    const float* source = w + column * left.depth;
     parallel_for(ceil_div(present, table.tile_columns), 1, [&](int64_t begin, int64_t end) {
-      table.pack_columns(source, left.depth, present, left.depth, begin, end, packed.data());
+      pack(column, present, begin, end, packed.data());
     });
     multiply_packed(table, left, rows,
                     {.packed = packed.data(),
@@ -120,6 +108,20 @@ void matmul_transposed(const LeftRows& left, int64_t rows, const float* w, int64
                      .out_step = columns,
                      .columns = present});
   }
+}
+
+void matmul_transposed(const LeftRows& left, int64_t rows, const float* w, int64_t columns,
+                       const float* bias, float* out) {
+  if (rows <= kMaxDotRows) {
+    multiply_few_rows(left, rows, w, columns, bias, out);
+    return;
+  }
+  const auto pack = [&](int64_t column, int64_t present, int64_t begin, int64_t end,
+                        float* packed) {
+    kernels().pack_columns(w + column * left.depth, left.depth, present, left.depth, begin, end,
+                           packed);
+  };
+  matmul_packed(left, rows, columns, pack, bias, out);
 }
 
 }  // namespace mlx_runners::cpu

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "kernels/cpu/kernel_table.h"
 
@@ -12,5 +13,24 @@ namespace mlx_runners::cpu {
 /// High-Performance Matrix Multiplication", 2008).
 void matmul_transposed(const LeftRows& left, int64_t rows, const float* w, int64_t columns,
                        const float* bias, float* out);
+
+/// Packs columns of a right operand: [column, column + present) into panels as `pack_columns` does
+/// with rows of w, of which panels [begin, end) are asked for.
+using PackColumns =
+    std::function<void(int64_t column, int64_t present, int64_t begin, int64_t end, float* packed)>;
+
+/// The same for many rows, with a right operand that `pack` makes; called from several threads.
+void matmul_packed(const LeftRows& left, int64_t rows, int64_t columns, const PackColumns& pack,
+                   const float* bias, float* out);
+
+/// How a product of many rows is cut for the thread pool.
+struct Pieces {
+  int64_t rows;     // rows of a piece
+  int64_t columns;  // columns of a piece
+};
+
+/// Blocks of rows, multiples of `tile_rows`, small enough for a few pieces per thread; columns are
+/// split as well, at multiples of `tile_columns`, when there are too few rows for that.
+Pieces cut(int64_t rows, int64_t tile_rows, int64_t columns, int64_t tile_columns);
 
 }  // namespace mlx_runners::cpu

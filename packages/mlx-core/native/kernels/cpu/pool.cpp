@@ -2,10 +2,12 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
@@ -23,8 +25,14 @@ namespace mlx_runners::cpu {
 namespace {
 
 constexpr int kMaxThreads = 256;
-// Long enough to bridge the gap between two ops of one graph, short enough not to burn a quota.
-constexpr auto kSpin = std::chrono::microseconds(20);
+constexpr int kMaxJobs = 64;  // at a time; callers beyond do their job alone
+constexpr size_t kCacheLine = 64;
+
+// How long a thread without work looks out for more before it sleeps. Waking it costs some 50 us,
+// more than most ops of a decode step take, and the gaps between those are shorter than this.
+constexpr auto kSpin = std::chrono::microseconds(100);
+// After this much of it, other programs' threads are let go first.
+constexpr auto kEagerSpin = std::chrono::microseconds(20);
 
 void relax() {
 #if defined(__x86_64__)
@@ -37,74 +45,74 @@ void relax() {
 /// Spins until `done` holds or the spin time is over; returns whether it holds.
 template <typename Done>
 bool spin_until(const Done& done) {
-  const auto deadline = std::chrono::steady_clock::now() + kSpin;
-  do {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  for (;;) {
     for (int i = 0; i < 16; ++i) {
       if (done()) {
         return true;
       }
       relax();
     }
-  } while (std::chrono::steady_clock::now() < deadline);
-  return done();
+    const auto passed = Clock::now() - start;
+    if (passed > kSpin) {
+      return done();
+    }
+    if (passed > kEagerSpin) {
+      sched_yield();
+    }
+  }
 }
 
-// Jobs are recycled and never freed: a worker may still be inside `leave` after the caller has
-// gone on.
-struct Job {
+struct alignas(kCacheLine) Job {
   const RangeFn* fn = nullptr;
   int64_t n = 0;
   int64_t grain = 1;
   int64_t pieces = 0;
-  std::atomic<int64_t> next{0};
-  std::atomic<int> active{0};
-  std::atomic<bool> failed{false};
   std::exception_ptr error;
-  std::mutex mutex;
+  std::atomic<bool> failed{false};
+  std::mutex mutex;  // of `error` and `finished`
   std::condition_variable finished;
+  // On cache lines of their own: all threads write to them.
+  alignas(kCacheLine) std::atomic<int64_t> next{0};
+  alignas(kCacheLine) std::atomic<int> active{0};  // workers that may be looking at the job
 
   void start(int64_t total, int64_t piece, int64_t count, const RangeFn& function) {
     fn = &function;
     n = total;
     grain = piece;
     pieces = count;
-    next.store(0, std::memory_order_relaxed);
-    failed.store(false, std::memory_order_relaxed);
     error = nullptr;
+    failed.store(false, std::memory_order_relaxed);
+    next.store(0, std::memory_order_relaxed);
   }
 
-  bool has_pieces() const { return next.load(std::memory_order_relaxed) < pieces; }
-
-  void run() {
-    for (;;) {
-      const int64_t i = next.fetch_add(1, std::memory_order_relaxed);
-      if (i >= pieces) {
-        return;
+  void run_piece(int64_t i) {
+    if (failed.load(std::memory_order_relaxed)) {
+      return;
+    }
+    try {
+      (*fn)(i* grain, std::min(n, (i + 1) * grain));
+    } catch (...) {
+      std::lock_guard lock(mutex);
+      if (!error) {
+        error = std::current_exception();
       }
-      if (failed.load(std::memory_order_relaxed)) {
-        continue;
-      }
-      try {
-        (*fn)(i* grain, std::min(n, (i + 1) * grain));
-      } catch (...) {
-        std::lock_guard lock(mutex);
-        if (!error) {
-          error = std::current_exception();
-        }
-        failed.store(true, std::memory_order_relaxed);
-      }
+      failed.store(true, std::memory_order_relaxed);
     }
   }
 
+  void enter() { active.fetch_add(1); }
+
   void leave() {
-    if (active.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    if (active.fetch_sub(1) == 1) {
       std::lock_guard lock(mutex);
       finished.notify_one();
     }
   }
 
   void wait_for_workers() {
-    const auto done = [this] { return active.load(std::memory_order_acquire) == 0; };
+    const auto done = [this] { return active.load() == 0; };
     if (spin_until(done)) {
       return;
     }
@@ -113,67 +121,112 @@ struct Job {
   }
 };
 
+// Jobs are slots of a fixed table, named by bits: posting one and finding one take no lock. A bit
+// in `open_` says that the job has pieces left; whoever takes the last one clears it.
+//
+// A worker enters a job (`active`) and only then looks whether it is still open, the thread that
+// takes the last piece first closes the job and then leaves it: so either the worker sees that it
+// came too late, or the caller sees that it has to wait for it. This, and the same play between
+// `open_` and `sleepers_`, needs the sequentially consistent order, which is the atomics' default.
 class Pool {
  public:
-  void run(Job& job) {
-    post(job);
-    job.run();
-    withdraw(job);
-    job.wait_for_workers();
-  }
-
-  Job& take_job() {
-    std::lock_guard lock(mutex_);
-    if (spare_jobs_.empty()) {
-      return *new Job;
+  /// Runs a job to its end; returns the first exception of its pieces.
+  std::exception_ptr run(int64_t n, int64_t grain, int64_t pieces, const RangeFn& fn) {
+    start_missing_workers();
+    const int slot = claim();
+    if (slot < 0) {
+      run_alone(n, grain, fn);
+      return nullptr;
     }
-    Job* job = spare_jobs_.back();
-    spare_jobs_.pop_back();
-    return *job;
+    Job& job = jobs_[slot];
+    job.start(n, grain, pieces, fn);
+    open_.fetch_or(bit(slot));
+    wake(pieces - 1);
+    take_pieces(slot);
+    job.wait_for_workers();
+    std::exception_ptr error = std::exchange(job.error, nullptr);
+    claimed_.fetch_and(~bit(slot), std::memory_order_release);
+    return error;
   }
 
-  void give_back(Job& job) {
-    std::lock_guard lock(mutex_);
-    spare_jobs_.push_back(&job);
+  static void run_alone(int64_t n, int64_t grain, const RangeFn& fn) {
+    // Still piece by piece: callers size their scratch by the grain.
+    for (int64_t begin = 0; begin < n; begin += grain) {
+      fn(begin, std::min(n, begin + grain));
+    }
   }
 
-  void resize(int workers) {
+  /// Has `threads() - 1` workers from now on; those too many end.
+  void resize() {
     {
       std::lock_guard lock(mutex_);
-      target_ = workers;
-      epoch_.fetch_add(1, std::memory_order_release);
+      target_ = threads() - 1;
+      complete_ = false;
     }
     wake_.notify_all();
   }
 
  private:
-  void post(Job& job) {
-    int wake = 0;
+  static constexpr uint64_t bit(int slot) { return uint64_t{1} << slot; }
+
+  int claim() {
+    uint64_t claimed = claimed_.load(std::memory_order_relaxed);
+    while (~claimed != 0) {
+      const int slot = std::countr_one(claimed);
+      if (claimed_.compare_exchange_weak(claimed, claimed | bit(slot), std::memory_order_acquire)) {
+        return slot;
+      }
+    }
+    return -1;
+  }
+
+  void take_pieces(int slot) {
+    Job& job = jobs_[slot];
+    for (;;) {
+      const int64_t i = job.next.fetch_add(1, std::memory_order_relaxed);
+      if (i >= job.pieces) {
+        return;
+      }
+      if (i == job.pieces - 1) {
+        open_.fetch_and(~bit(slot));
+      }
+      job.run_piece(i);
+    }
+  }
+
+  void wake(int64_t wanted) {
+    const int sleeping = sleepers_.load();
+    if (sleeping == 0) {
+      return;
+    }
+    // Whoever is about to sleep has seen the open job, or is waiting once this lock is had.
     {
       std::lock_guard lock(mutex_);
-      target_ = threads() - 1;
-      start_workers();
-      jobs_.push_back(&job);
-      epoch_.fetch_add(1, std::memory_order_release);
-      wake = static_cast<int>(std::min<int64_t>(job.pieces - 1, sleepers_));
     }
-    for (; wake > 0; --wake) {
+    if (wanted >= sleeping) {
+      wake_.notify_all();
+      return;
+    }
+    for (; wanted > 0; --wanted) {
       wake_.notify_one();
     }
   }
 
-  void withdraw(Job& job) {
+  void start_missing_workers() {
+    if (complete_.load(std::memory_order_relaxed)) {
+      return;
+    }
     std::lock_guard lock(mutex_);
-    std::erase(jobs_, &job);
-  }
-
-  void start_workers() {
+    target_ = threads() - 1;
     running_.resize(std::max<size_t>(running_.size(), static_cast<size_t>(target_)), false);
+    bool complete = true;
     for (int i = 0; i < target_; ++i) {
       if (!running_[i]) {
         running_[i] = start_worker(i);
       }
+      complete = complete && running_[i];
     }
+    complete_ = complete;
   }
 
   bool start_worker(int index) {
@@ -193,45 +246,51 @@ class Pool {
   }
 
   void work(int index) {
-    std::unique_lock lock(mutex_);
-    while (index < target_) {
-      if (Job* job = find_job()) {
-        job->active.fetch_add(1, std::memory_order_relaxed);
-        lock.unlock();
-        job->run();
-        job->leave();
-        lock.lock();
-        continue;
+    const auto superfluous = [&] { return index >= target_.load(std::memory_order_relaxed); };
+    const auto called = [&] { return open_.load() != 0 || superfluous(); };
+    for (;;) {
+      if (superfluous()) {
+        std::lock_guard lock(mutex_);
+        if (superfluous()) {
+          running_[index] = false;
+          return;
+        }
       }
-      const uint64_t seen = epoch_.load(std::memory_order_relaxed);
-      const auto changed = [&] { return epoch_.load(std::memory_order_acquire) != seen; };
-      lock.unlock();
-      spin_until(changed);
-      lock.lock();
-      ++sleepers_;
-      wake_.wait(lock, changed);
-      --sleepers_;
-    }
-    running_[index] = false;
-  }
-
-  Job* find_job() {
-    for (Job* job : jobs_) {
-      if (job->has_pieces()) {
-        return job;
+      if (const uint64_t open = open_.load()) {
+        help(pick(open, index));
+      } else if (!spin_until(called)) {
+        std::unique_lock lock(mutex_);
+        ++sleepers_;
+        wake_.wait(lock, called);
+        --sleepers_;
       }
     }
-    return nullptr;
   }
 
-  std::mutex mutex_;
+  /// Workers look through the open jobs from different ends, so that none is left out.
+  static int pick(uint64_t open, int index) {
+    const int first = index % kMaxJobs;
+    return (std::countr_zero(std::rotr(open, first)) + first) % kMaxJobs;
+  }
+
+  void help(int slot) {
+    Job& job = jobs_[slot];
+    job.enter();
+    if ((open_.load() & bit(slot)) != 0) {
+      take_pieces(slot);
+    }
+    job.leave();
+  }
+
+  alignas(kCacheLine) std::atomic<uint64_t> open_{0};
+  alignas(kCacheLine) std::atomic<uint64_t> claimed_{0};
+  std::atomic<int> sleepers_{0};
+  std::atomic<int> target_{0};
+  std::atomic<bool> complete_{false};  // every worker that is wanted runs
+  std::mutex mutex_;                   // of what follows, and of changes of target_
   std::condition_variable wake_;
-  std::vector<Job*> jobs_;
-  std::vector<Job*> spare_jobs_;
   std::vector<bool> running_;
-  int target_ = 0;
-  int sleepers_ = 0;
-  std::atomic<uint64_t> epoch_{0};
+  Job jobs_[kMaxJobs];
 };
 
 std::atomic<int> thread_count{0};
@@ -273,19 +332,8 @@ void parallel_for(int64_t n, int64_t grain, RangeFn fn) {
   grain = std::max<int64_t>(grain, 1);
   const int64_t pieces = (n - 1) / grain + 1;
   if (pieces == 1 || threads() == 1) {
-    // Still piece by piece: callers size their scratch by the grain.
-    for (int64_t begin = 0; begin < n; begin += grain) {
-      fn(begin, std::min(n, begin + grain));
-    }
-    return;
-  }
-  Pool& shared = pool();
-  Job& job = shared.take_job();
-  job.start(n, grain, pieces, fn);
-  shared.run(job);
-  const std::exception_ptr error = std::exchange(job.error, nullptr);
-  shared.give_back(job);
-  if (error) {
+    Pool::run_alone(n, grain, fn);
+  } else if (const std::exception_ptr error = pool().run(n, grain, pieces, fn)) {
     std::rethrow_exception(error);
   }
 }
@@ -303,7 +351,7 @@ int threads() {
 void set_threads(int count) {
   thread_count.store(std::clamp(count, 1, kMaxThreads));
   if (Pool* existing = current_pool.load(std::memory_order_acquire)) {
-    existing->resize(thread_count.load() - 1);
+    existing->resize();
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "mlx/array.h"
@@ -27,14 +28,52 @@ mlx::core::array layer_norm(const mlx::core::array& x,
                             const std::optional<mlx::core::array>& bias, float eps,
                             mlx::core::StreamOrDevice s = {});
 
+/// mlx::core::fast::rms_norm: over the last axis, weight [x.shape(-1)] or none.
+mlx::core::array rms_norm(const mlx::core::array& x, const std::optional<mlx::core::array>& weight,
+                          float eps, mlx::core::StreamOrDevice s = {});
+
+/// {x + residual, rms_norm of that}: x and residual of one shape.
+/// Throws std::invalid_argument when the shapes differ.
+std::vector<mlx::core::array> add_rms_norm(const mlx::core::array& x,
+                                           const mlx::core::array& residual,
+                                           const std::optional<mlx::core::array>& weight, float eps,
+                                           mlx::core::StreamOrDevice s = {});
+
+/// silu(gate) * up: operands of one shape.
+/// Throws std::invalid_argument when the shapes differ.
+mlx::core::array swiglu(const mlx::core::array& gate, const mlx::core::array& up,
+                        mlx::core::StreamOrDevice s = {});
+
+/// gelu(gate) * up, by the tanh approximation or exactly: operands of one shape.
+/// Throws std::invalid_argument when the shapes differ.
+mlx::core::array geglu(const mlx::core::array& gate, const mlx::core::array& up, bool approximate,
+                       mlx::core::StreamOrDevice s = {});
+
+/// mlx::core::fast::rope: x [..., T, D], offset a number, or an array of one for all or for each of
+/// the first axis. Fused for 3 and 4 axes and even dims.
+mlx::core::array rope(const mlx::core::array& x, int dims, bool traditional,
+                      std::optional<float> base, float scale,
+                      const std::variant<int, mlx::core::array>& offset,
+                      const std::optional<mlx::core::array>& freqs,
+                      mlx::core::StreamOrDevice s = {});
+
 /// mlx::core::fast::scaled_dot_product_attention: q [B, H, Tq, D], k [B, Hkv, Tk, D],
-/// v [B, Hkv, Tk, Dv], mask broadcastable to [B, H, Tq, Tk] -> [B, H, Tq, Dv]. Inputs are read in
-/// place when their last axis is contiguous; when q is a view of [B, Tq, H, D], so is the result of
-/// [B, Tq, H, Dv].
+/// v [B, Hkv, Tk, Dv], mask broadcastable to [B, H, Tq, Tk], sinks [H] -> [B, H, Tq, Dv]. Inputs
+/// are read in place when their last axis is contiguous; when q is a view of [B, Tq, H, D], so is
+/// the result of [B, Tq, H, Dv].
 mlx::core::array scaled_dot_product_attention(
     const mlx::core::array& q, const mlx::core::array& k, const mlx::core::array& v, float scale,
     const std::string& mask_mode = "", std::optional<mlx::core::array> mask = std::nullopt,
     const std::optional<mlx::core::array>& sinks = std::nullopt, mlx::core::StreamOrDevice s = {});
+
+/// The same with two things more: query i sees only keys j > i + Tk - Tq - window (0: all), and
+/// before any mask scores become softcap * tanh(score / softcap) (0: they stay). Keys before all
+/// windows are not read. Throws std::invalid_argument when either is negative.
+mlx::core::array attention(const mlx::core::array& q, const mlx::core::array& k,
+                           const mlx::core::array& v, float scale, const std::string& mask_mode,
+                           std::optional<mlx::core::array> mask,
+                           const std::optional<mlx::core::array>& sinks, int window, float softcap,
+                           mlx::core::StreamOrDevice s = {});
 
 /// mlx::core::conv1d: x [B, T, Cin], w [Cout, K, Cin / groups] -> [B, T', Cout].
 mlx::core::array conv1d(const mlx::core::array& x, const mlx::core::array& w, int stride = 1,

@@ -14,9 +14,34 @@
 //   gt(a, b) -> Mask        false for NaN;   select(mask, a, b) = mask ? a : b
 //   mul_pow2(x, t)          x * 2^n for t = MLX_RUNNERS_ROUND_MAGIC + n, n an integer, and a normal
 //                           result
+//   swap_pairs              lanes 1, 0, 3, 2, …
 //   hsum, hmax, first       a vector's sum, largest lane, lane 0
 //   store_hsum4(p, a..d)    the sums of four vectors
 //   transpose4              4x4 block of floats from memory to memory
+//
+// Bytes: 32 bytes, codes of weights (unsigned) or of activations (signed).
+//   load_bytes, set1_bytes, & | ^, shift_left<n>, shift_right<n> of each byte, low_nibbles
+//   nibbles(p)              of 16 bytes: the low ones, then the high ones
+//   nibble_pairs(p)         of 16 bytes: low and high of byte 0, of byte 1, ...
+//   spread_bits(p, value)   value for the bits of 4 bytes that are 1, lowest first, 0 for the
+//   others add_dot<narrow>(sum, codes, x, scale), add_dot_halves(..., scales)
+//                           sum + scale * the dot product, in whichever of the kLanes Lanes; halves
+//                           have two scales. narrow: the codes are below 64
+//   round_to_bytes(x, f, p) rounds 32 floats times f, of magnitude up to 127, to signed bytes
+//   code_floats(codes, out)                     32 codes as floats
+//   nibble_weights, nibble_pair_weights(p, scale, offset, out)
+//                           code * scale + offset for what nibbles, nibble_pairs give
+//   nibble_side_weights<high>(p, scale, offset, out)
+//                           the same for the low or the high nibbles of 32 bytes
+//   load_halves, load_bfloats                   kWidth floats of 16 bits
+//   half_to_float, scale8_unsigned, scale8_signed (8 integers times a factor)
+// Int: kWidth 32-bit integers. zero_int, load_int, set1_int (of four bytes), to_float,
+//   dot4<narrow>(sum, codes, x)                 adds the dot product of the four bytes of each lane
+//   load_quads(p, step)     16 bytes each from p, p + step, ...
+//   spread_quads(p)         F32 with the first float in the lanes of the first quad, and so on
+//   nibble_floats<p>        F32 of bits 4p to 4p + 3 of each lane, as they stand there: times 16^p;
+//                           not times anything for the uppermost, p = 7
+//
 // kMr, kNv: rows and vectors of the register tile of the matrix kernels.
 #pragma once
 
@@ -24,12 +49,16 @@
 #include <stdint.h>
 #include <string.h>
 
-#define MLX_RUNNERS_INLINE static inline __attribute__((always_inline))
+#define MLX_RUNNERS_ALWAYS_INLINE __attribute__((always_inline))
+#define MLX_RUNNERS_INLINE static inline MLX_RUNNERS_ALWAYS_INLINE
 
 // Adding it to a float of magnitude below 2^22 rounds that to an integer, left in the low bits.
 #define MLX_RUNNERS_ROUND_MAGIC 12582912.0f
 
-#if defined(MLX_RUNNERS_ISA_AVX512)
+#if defined(MLX_RUNNERS_ISA_AVX512VNNI)
+#define MLX_RUNNERS_ISA avx512vnni
+#include "kernels/cpu/simd/avx512.h"
+#elif defined(MLX_RUNNERS_ISA_AVX512)
 #define MLX_RUNNERS_ISA avx512
 #include "kernels/cpu/simd/avx512.h"
 #elif defined(MLX_RUNNERS_ISA_AVX2)

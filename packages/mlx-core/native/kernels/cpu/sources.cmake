@@ -6,7 +6,7 @@ get_filename_component(MLX_RUNNERS_NATIVE_DIR "${CMAKE_CURRENT_LIST_DIR}/../.." 
 
 set(MLX_RUNNERS_CPU_ISAS baseline)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
-  list(APPEND MLX_RUNNERS_CPU_ISAS avx2 avx512)
+  list(APPEND MLX_RUNNERS_CPU_ISAS avx2 avx512 avx512vnni)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
   list(APPEND MLX_RUNNERS_CPU_ISAS neon)
 endif()
@@ -18,6 +18,8 @@ add_library(
   ${CMAKE_CURRENT_LIST_DIR}/dispatch.cpp
   ${CMAKE_CURRENT_LIST_DIR}/matmul.cpp
   ${CMAKE_CURRENT_LIST_DIR}/pool.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/quantized_matmul.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/rope.cpp
   ${CMAKE_CURRENT_LIST_DIR}/rows.cpp
   ${CMAKE_CURRENT_LIST_DIR}/scratch.cpp)
 
@@ -27,10 +29,13 @@ foreach(isa IN LISTS MLX_RUNNERS_CPU_ISAS)
   # a hundred times slower. No errno from sqrt, so that it is one instruction.
   set(isa_flags -O3 -fno-math-errno)
   if(isa STREQUAL "avx2")
-    list(APPEND isa_flags -mavx2 -mfma)
-  elseif(isa STREQUAL "avx512")
-    list(APPEND isa_flags -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma
+    list(APPEND isa_flags -mavx2 -mfma -mf16c)
+  elseif(isa MATCHES "^avx512")
+    list(APPEND isa_flags -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
          -mprefer-vector-width=512)
+    if(isa STREQUAL "avx512vnni")
+      list(APPEND isa_flags -mavx512vnni)
+    endif()
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
       # False alarms from GCC's own AVX-512 header.
       list(APPEND isa_flags -Wno-uninitialized -Wno-maybe-uninitialized)
@@ -45,8 +50,13 @@ endforeach()
 add_library(
   mlx_runners_cpu_primitives OBJECT
   ${CMAKE_CURRENT_LIST_DIR}/attention_primitive.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/composed_attention.cpp
   ${CMAKE_CURRENT_LIST_DIR}/fused_primitive.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/glu_primitive.cpp
   ${CMAKE_CURRENT_LIST_DIR}/matmul_primitives.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/rms_norm_primitives.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/rope_primitive.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/quantized_primitives.cpp
   ${CMAKE_CURRENT_LIST_DIR}/row_primitives.cpp)
 target_link_libraries(mlx_runners_cpu_primitives PUBLIC mlx)
 

@@ -7,7 +7,7 @@
 // gives NaN.
 #pragma once
 
-#include "kernels/cpu/isa/elementwise.inc.h"
+#include "kernels/cpu/isa/activations.inc.h"
 #include "kernels/cpu/isa/matmul.inc.h"
 
 namespace mlx_runners::cpu::MLX_RUNNERS_ISA {
@@ -15,14 +15,26 @@ namespace {
 
 constexpr float kHidden = -3.40282347e+38f;
 
-/// Adds the mask to the scores of query `i` for keys [begin, begin + n).
+/// The first key that query `i` sees.
+int64_t first_key(const Attention& op, int64_t i) {
+  return op.window > 0 ? max64(0, i + op.keys - op.queries - op.window + 1) : 0;
+}
+
+/// Caps the scores of query `i` for keys [begin, begin + n) and hides or weighs what the masks say.
 void mask_scores(const Attention& op, int64_t batch, int64_t head, int64_t i, int64_t begin,
                  int64_t n, float* scores) {
+  if (op.softcap > 0.0f) {
+    cap_row(scores, n, op.softcap);
+  }
   if (op.causal) {
     const int64_t visible = i + op.keys - op.queries + 1 - begin;
     for (int64_t j = max64(visible, 0); j < n; ++j) {
       scores[j] = kHidden;
     }
+  }
+  const int64_t outside = min64(first_key(op, i) - begin, n);
+  for (int64_t j = 0; j < outside; ++j) {
+    scores[j] = kHidden;
   }
   if (op.mask_kind == MaskKind::kNone) {
     return;
@@ -76,7 +88,7 @@ void copy_scaled(const float* from, int64_t n, float scale, float* to) {
   }
 }
 
-// ---- prefill: packed keys and values, the register tile of the matrix product ----
+// Prefill: packed keys and values, the register tile of the matrix product.
 
 void pack_values(const float* v, int64_t v_step, int64_t keys, int64_t value_dim, float* packed) {
   for (int64_t j = 0; j < keys; ++j, v += v_step, packed += kNr) {
@@ -126,20 +138,25 @@ void attention_prefill(const Attention& op, int64_t batch, int64_t head, int64_t
       copy_scaled(from + c * kDepth, min64(kDepth, op.dim - c * kDepth), op.scale,
                   to + c * q_panel);
     }
-    states[r] = {-__builtin_inff(), 0.0f};
+    // A sink is a key that was seen before all others.
+    states[r] = op.sinks != nullptr ? RunningSoftmax{op.sinks[head], 1.0f}
+                                    : RunningSoftmax{-__builtin_inff(), 0.0f};
     memset(sums + r * out_row, 0, static_cast<size_t>(out_row) * sizeof(float));
   }
-  // Keys that no query of these rows sees are left out, unless the first one sees none at all and
+  // Keys that no query of these rows sees are left out, unless some query sees none at all and
   // averages all values.
-  const bool all_keys = !op.causal || begin + op.keys - op.queries < 0;
-  const int64_t key_end = all_keys ? op.keys : end + op.keys - op.queries;
-  for (int64_t key = 0; key < key_end; key += kDepth) {
+  const bool all_keys = (op.causal && begin + op.keys - op.queries < 0) ||
+                        (op.window > 0 && op.mask_kind == MaskKind::kBoolean);
+  const bool to_the_end = all_keys || !op.causal;
+  const int64_t key_end = to_the_end ? op.keys : end + op.keys - op.queries;
+  const int64_t key_begin = all_keys ? 0 : first_key(op, begin) / kNr * kNr;
+  for (int64_t key = key_begin; key < key_end; key += kDepth) {
     for (int64_t p = 0; p < panels; ++p) {
       const int64_t row = p * kMr;
       const int64_t tile_rows = min64(kMr, rows - row);
-      const int64_t visible = all_keys ? op.keys : begin + row + tile_rows + op.keys - op.queries;
+      const int64_t visible = to_the_end ? op.keys : begin + row + tile_rows + op.keys - op.queries;
       const int64_t keys = min64(kDepth, visible - key);
-      if (keys <= 0) {
+      if (keys <= 0 || (!all_keys && key + keys <= first_key(op, begin + row))) {
         continue;
       }
       score_tile(op, q + p * chunks * q_panel, q_panel, tile_rows, packed_k, key, keys, scores);
@@ -161,74 +178,6 @@ void attention_prefill(const Attention& op, int64_t batch, int64_t head, int64_t
     float* to = op.out + batch * op.out_strides[0] + head * op.out_strides[1] +
                 (begin + r) * op.out_strides[2];
     copy_scaled(sums + r * out_row, op.value_dim, 1.0f / states[r].sum, to);
-  }
-}
-
-// ---- decode: few queries, keys and values read once and in place ----
-
-/// sums[rows][value_dim] += p[rows][keys] x v[keys][value_dim].
-void add_values(int64_t rows, int64_t keys, const float* p, const float* v, int64_t v_step,
-                int64_t value_dim, float* sums, int64_t sums_step, float* tail) {
-  for (int64_t r = 0; r < rows; r += kMr) {
-    const int64_t tile_rows = min64(kMr, rows - r);
-    const float* a = p + r * kPackedRow;
-    float* c = sums + r * sums_step;
-    int64_t n = 0;
-    for (; n + kNr <= value_dim; n += kNr) {
-      kTiles.by_rows[tile_rows](keys, a, v + n, v_step, c + n, sums_step, nullptr, Start::kLoad, a);
-    }
-    if (n < value_dim) {
-      if (r == 0) {
-        pack_values(v + n, v_step, keys, value_dim - n, tail);
-      }
-      gemm_tile_part(tile_rows, value_dim - n, keys, a, tail, kNr, c + n, sums_step, nullptr,
-                     Start::kLoad);
-    }
-  }
-}
-
-void attention_decode(const Attention& op, int64_t batch, int64_t kv_head, int64_t begin,
-                      int64_t end, float* partial, float* scratch) {
-  const int64_t group = op.heads / op.kv_heads;
-  const int64_t rows = group * op.queries;
-  const int64_t partial_row = op.value_dim + 2;
-  float* scores = scratch;                       // [kDotRows][kPackedRow]
-  float* tail = scores + kDotRows * kPackedRow;  // [kDepth][kNr]
-  float* q = tail + kDepth * kNr;                // [rows][dim]
-  for (int64_t r = 0; r < rows; ++r) {
-    const int64_t head = kv_head * group + r / op.queries;
-    copy_scaled(
-        op.q + batch * op.q_strides[0] + head * op.q_strides[1] + r % op.queries * op.q_strides[2],
-        op.dim, op.scale, q + r * op.dim);
-    float* sums = partial + r * partial_row;
-    memset(sums, 0, static_cast<size_t>(partial_row) * sizeof(float));
-    sums[op.value_dim] = -__builtin_inff();
-  }
-  const float* k = op.k + batch * op.k_strides[0] + kv_head * op.k_strides[1];
-  const float* v = op.v + batch * op.v_strides[0] + kv_head * op.v_strides[1];
-  for (int64_t key = begin; key < end; key += kDepth) {
-    const int64_t keys = min64(kDepth, end - key);
-    for (int64_t r0 = 0; r0 < rows; r0 += kDotRows) {
-      const int64_t block = min64(kDotRows, rows - r0);
-      float* sums = partial + r0 * partial_row;
-      dot_rows(q + r0 * op.dim, op.dim, block, k + key * op.k_strides[2], op.k_strides[2], 0, keys,
-               op.dim, nullptr, scores, kPackedRow);
-      for (int64_t r = 0; r < block; ++r) {
-        const int64_t head = kv_head * group + (r0 + r) / op.queries;
-        float* row_scores = scores + r * kPackedRow;
-        float* row_sums = sums + r * partial_row;
-        mask_scores(op, batch, head, (r0 + r) % op.queries, key, keys, row_scores);
-        RunningSoftmax state{row_sums[op.value_dim], row_sums[op.value_dim + 1]};
-        const float factor = softmax_step(row_scores, keys, state);
-        if (factor != 1.0f) {
-          scale_row(row_sums, op.value_dim, factor);
-        }
-        row_sums[op.value_dim] = state.max;
-        row_sums[op.value_dim + 1] = state.sum;
-      }
-      add_values(block, keys, scores, v + key * op.v_strides[2], op.v_strides[2], op.value_dim,
-                 sums, partial_row, tail);
-    }
   }
 }
 

@@ -125,6 +125,12 @@ void softmax_rows(const float* x, float* y, int64_t rows, int64_t columns) {
   }
 }
 
+void softmax_part(const float* x, float* y, int64_t n, float* max, float* sum) {
+  *max = row_max(x, n);
+  // A part of -inf only becomes zeros: the row's other parts may hold more.
+  *sum = exp_row(x, y, n, *max == -__builtin_inff() ? 0.0f : *max);
+}
+
 float row_sum(const float* x, int64_t n) {
   F32 a = zero();
   F32 b = zero();
@@ -172,6 +178,58 @@ void layer_norm_rows(const float* x, const float* weight, const float* bias, flo
       v = bias != nullptr ? v + load_n(bias + i, n) : v;
       store_n(y + i, v, n);
     }
+  }
+}
+
+/// y = x / sqrt(mean of x^2 + eps) * weight for one row.
+void scale_to_unit(const float* x, float squares, const float* weight, float eps, float* y,
+                   int64_t n) {
+  const F32 scale = set1(1.0f / __builtin_sqrtf(squares / static_cast<float>(n) + eps));
+  for (int64_t i = 0; i < n; i += kWidth) {
+    const int lanes = n - i < kWidth ? static_cast<int>(n - i) : kWidth;
+    const F32 v = load_n(x + i, lanes) * scale;
+    store_n(y + i, weight != nullptr ? v * load_n(weight + i, lanes) : v, lanes);
+  }
+}
+
+void rms_norm_rows(const float* x, const float* weight, float eps, float* y, int64_t rows,
+                   int64_t columns) {
+  for (int64_t r = 0; r < rows; ++r, x += columns, y += columns) {
+    scale_to_unit(x, row_square_deviation(x, columns, 0.0f), weight, eps, y, columns);
+  }
+}
+
+/// sum = x + residual; returns the sum of its squares.
+float add_row(const float* x, const float* residual, float* sum, int64_t n) {
+  F32 a = zero();
+  F32 b = zero();
+  int64_t i = 0;
+  for (; i + 2 * kWidth <= n; i += 2 * kWidth) {
+    const F32 s = load(x + i) + load(residual + i);
+    const F32 t = load(x + i + kWidth) + load(residual + i + kWidth);
+    store(sum + i, s);
+    store(sum + i + kWidth, t);
+    a = fma(s, s, a);
+    b = fma(t, t, b);
+  }
+  for (; i < n; i += kWidth) {
+    const int lanes = n - i < kWidth ? static_cast<int>(n - i) : kWidth;
+    const F32 s = load_n(x + i, lanes) + load_n(residual + i, lanes);
+    store_n(sum + i, s, lanes);
+    a = fma(s, s, a);
+  }
+  return hsum(a + b);
+}
+
+void add_rms_norm_rows(const float* x, const float* residual, const float* weight, float eps,
+                       float* sum, float* y, int64_t rows, int64_t columns) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const float squares = add_row(x, residual, sum, columns);
+    scale_to_unit(sum, squares, weight, eps, y, columns);
+    x += columns;
+    residual += columns;
+    sum += columns;
+    y += columns;
   }
 }
 

@@ -1,9 +1,9 @@
-// AVX2 and FMA. Included by simd.h only.
+// AVX2, FMA and F16C. Included by simd.h only.
 #pragma once
 
 #include <immintrin.h>
 
-namespace mlx_runners::cpu::avx2 {
+namespace mlx_runners::cpu::MLX_RUNNERS_ISA {
 
 constexpr int kWidth = 8;
 constexpr int kMr = 6;
@@ -47,6 +47,7 @@ MLX_RUNNERS_INLINE F32 mul_pow2(F32 x, F32 t) {
   const __m256i n = _mm256_slli_epi32(_mm256_castps_si256(t.v), 23);
   return {_mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(x.v), n))};
 }
+MLX_RUNNERS_INLINE F32 swap_pairs(F32 a) { return {_mm256_permute_ps(a.v, 0xB1)}; }
 MLX_RUNNERS_INLINE float hsum(F32 a) {
   __m128 x = _mm_add_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
   x = _mm_add_ps(x, _mm_movehl_ps(x, x));
@@ -77,4 +78,85 @@ MLX_RUNNERS_INLINE void transpose4(const float* src, int64_t src_step, float* ds
   _mm_storeu_ps(dst + 3 * dst_step, d);
 }
 
-}  // namespace mlx_runners::cpu::avx2
+}  // namespace mlx_runners::cpu::MLX_RUNNERS_ISA
+
+namespace mlx_runners::cpu::MLX_RUNNERS_ISA {
+using Lanes = F32;
+MLX_RUNNERS_INLINE Lanes zero_lanes() { return zero(); }
+MLX_RUNNERS_INLINE Lanes load_lanes(const float* p) { return load(p); }
+}  // namespace mlx_runners::cpu::MLX_RUNNERS_ISA
+
+#include "kernels/cpu/simd/x86_bytes.h"
+
+namespace mlx_runners::cpu::MLX_RUNNERS_ISA {
+
+struct Int {
+  __m256i v;
+};
+
+MLX_RUNNERS_INLINE Int zero_int() { return {_mm256_setzero_si256()}; }
+MLX_RUNNERS_INLINE Int load_int(const void* p) {
+  return {_mm256_loadu_si256(static_cast<const __m256i*>(p))};
+}
+MLX_RUNNERS_INLINE Int set1_int(const int8_t* four) {
+  int32_t bits;
+  memcpy(&bits, four, sizeof(bits));
+  return {_mm256_set1_epi32(bits)};
+}
+MLX_RUNNERS_INLINE F32 to_float(Int a) { return {_mm256_cvtepi32_ps(a.v)}; }
+template <bool kNarrow>
+MLX_RUNNERS_INLINE Int dot4(Int sum, Int codes, Int x) {
+  return {dot_bytes<kNarrow>(sum.v, codes.v, x.v)};
+}
+
+MLX_RUNNERS_INLINE void round_to_bytes(const F32* x, F32 scale, int8_t* out) {
+  __m256i part[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    part[i] = _mm256_cvtps_epi32((x[i] * scale).v);
+  }
+  const __m256i packed = _mm256_packs_epi16(_mm256_packs_epi32(part[0], part[1]),
+                                            _mm256_packs_epi32(part[2], part[3]));
+  // Packing works within halves of a register.
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm256_permutevar8x32_epi32(packed, order));
+}
+
+MLX_RUNNERS_INLINE void code_floats(Bytes codes, F32* out) {
+  const __m128i low = _mm256_castsi256_si128(codes.v);
+  const __m128i high = _mm256_extracti128_si256(codes.v, 1);
+  out[0] = {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(low))};
+  out[1] = {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(low, 8)))};
+  out[2] = {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(high))};
+  out[3] = {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(high, 8)))};
+}
+
+MLX_RUNNERS_INLINE F32 load_halves(const uint8_t* p) {
+  return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
+MLX_RUNNERS_INLINE F32 load_bfloats(const uint8_t* p) {
+  const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16))};
+}
+
+MLX_RUNNERS_INLINE Int load_quads(const uint8_t* p, int64_t step) {
+  const auto quad = [&](int i) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + i * step));
+  };
+  return {_mm256_set_m128i(quad(1), quad(0))};
+}
+MLX_RUNNERS_INLINE F32 spread_quads(const float* p) {
+  return {_mm256_set_m128(_mm_set1_ps(p[1]), _mm_set1_ps(p[0]))};
+}
+template <int p>
+MLX_RUNNERS_INLINE F32 nibble_floats(Int packed) {
+  if constexpr (p == 7) {
+    return {_mm256_cvtepi32_ps(_mm256_srli_epi32(packed.v, 28))};
+  } else {
+    return {_mm256_cvtepi32_ps(_mm256_and_si256(packed.v, _mm256_set1_epi32(15 << 4 * p)))};
+  }
+}
+
+}  // namespace mlx_runners::cpu::MLX_RUNNERS_ISA
+
+#include "kernels/cpu/simd/code_weights.h"

@@ -1,9 +1,9 @@
-// AVX-512 F, BW, DQ and VL. Included by simd.h only.
+// AVX-512 F, BW, DQ and VL, at the level avx512vnni with VNNI. Included by simd.h only.
 #pragma once
 
 #include <immintrin.h>
 
-namespace mlx_runners::cpu::avx512 {
+namespace mlx_runners::cpu::MLX_RUNNERS_ISA {
 
 constexpr int kWidth = 16;
 constexpr int kMr = 14;
@@ -41,6 +41,7 @@ MLX_RUNNERS_INLINE F32 mul_pow2(F32 x, F32 t) {
   const __m512i n = _mm512_slli_epi32(_mm512_castps_si512(t.v), 23);
   return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(x.v), n))};
 }
+MLX_RUNNERS_INLINE F32 swap_pairs(F32 a) { return {_mm512_permute_ps(a.v, 0xB1)}; }
 MLX_RUNNERS_INLINE float hsum(F32 a) { return _mm512_reduce_add_ps(a.v); }
 MLX_RUNNERS_INLINE __m256 fold(F32 a) {
   return _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
@@ -68,4 +69,140 @@ MLX_RUNNERS_INLINE void transpose4(const float* src, int64_t src_step, float* ds
   _mm_storeu_ps(dst + 3 * dst_step, d);
 }
 
-}  // namespace mlx_runners::cpu::avx512
+}  // namespace mlx_runners::cpu::MLX_RUNNERS_ISA
+
+namespace mlx_runners::cpu::MLX_RUNNERS_ISA {
+// Half a register: the dot products of 32 bytes.
+struct Lanes {
+  __m256 v;
+};
+MLX_RUNNERS_INLINE Lanes zero_lanes() { return {_mm256_setzero_ps()}; }
+MLX_RUNNERS_INLINE Lanes load_lanes(const float* p) { return {_mm256_loadu_ps(p)}; }
+MLX_RUNNERS_INLINE Lanes operator+(Lanes a, Lanes b) { return {_mm256_add_ps(a.v, b.v)}; }
+MLX_RUNNERS_INLINE Lanes fma(Lanes a, Lanes b, Lanes c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
+MLX_RUNNERS_INLINE float hsum(Lanes a) {
+  __m128 x = _mm_add_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
+  x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+  return _mm_cvtss_f32(_mm_add_ss(x, _mm_shuffle_ps(x, x, 1)));
+}
+}  // namespace mlx_runners::cpu::MLX_RUNNERS_ISA
+
+#include "kernels/cpu/simd/x86_bytes.h"
+
+namespace mlx_runners::cpu::MLX_RUNNERS_ISA {
+
+struct Int {
+  __m512i v;
+};
+
+MLX_RUNNERS_INLINE Int zero_int() { return {_mm512_setzero_si512()}; }
+MLX_RUNNERS_INLINE Int load_int(const void* p) { return {_mm512_loadu_si512(p)}; }
+MLX_RUNNERS_INLINE Int set1_int(const int8_t* four) {
+  int32_t bits;
+  memcpy(&bits, four, sizeof(bits));
+  return {_mm512_set1_epi32(bits)};
+}
+MLX_RUNNERS_INLINE F32 to_float(Int a) { return {_mm512_cvtepi32_ps(a.v)}; }
+template <bool kNarrow>
+MLX_RUNNERS_INLINE Int dot4(Int sum, Int codes, Int x) {
+#if defined(__AVX512VNNI__)
+  return {_mm512_dpbusd_epi32(sum.v, codes.v, x.v)};
+#else
+  const __m512i one = _mm512_set1_epi16(1);
+  if constexpr (kNarrow) {
+    const __m512i pairs = _mm512_maddubs_epi16(codes.v, x.v);
+    return {_mm512_add_epi32(sum.v, _mm512_madd_epi16(pairs, one))};
+  } else {
+    // Halves of a code, since sums of two whole products don't fit 16 bits.
+    const __m512i mask = _mm512_set1_epi8(15);
+    const __m512i low = _mm512_maddubs_epi16(_mm512_and_si512(codes.v, mask), x.v);
+    const __m512i high =
+        _mm512_maddubs_epi16(_mm512_and_si512(_mm512_srli_epi16(codes.v, 4), mask), x.v);
+    sum.v = _mm512_add_epi32(sum.v, _mm512_madd_epi16(low, one));
+    return {_mm512_add_epi32(sum.v, _mm512_madd_epi16(high, _mm512_set1_epi16(16)))};
+  }
+#endif
+}
+
+MLX_RUNNERS_INLINE void round_to_bytes(const F32* x, F32 scale, int8_t* out) {
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; ++i) {
+    const __m512i rounded = _mm512_cvtps_epi32((x[i] * scale).v);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i * 16), _mm512_cvtsepi32_epi8(rounded));
+  }
+}
+
+MLX_RUNNERS_INLINE void code_floats(Bytes codes, F32* out) {
+  const __m512i low = _mm512_cvtepu8_epi32(_mm256_castsi256_si128(codes.v));
+  const __m512i high = _mm512_cvtepu8_epi32(_mm256_extracti128_si256(codes.v, 1));
+  out[0] = {_mm512_cvtepi32_ps(low)};
+  out[1] = {_mm512_cvtepi32_ps(high)};
+}
+
+/// The weights of all 16 nibbles, to be looked up: a permutation takes the low 4 bits of its index.
+MLX_RUNNERS_INLINE __m512 nibble_table(F32 scale, F32 offset) {
+  const F32 codes = {_mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)};
+  return fma(codes, scale, offset).v;
+}
+MLX_RUNNERS_INLINE __m512i widen16(const uint8_t* p) {
+  return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+MLX_RUNNERS_INLINE void nibble_weights(const uint8_t* p, F32 scale, F32 offset, F32* out) {
+  const __m512 table = nibble_table(scale, offset);
+  const __m512i packed = widen16(p);
+  out[0] = {_mm512_permutexvar_ps(packed, table)};
+  out[1] = {_mm512_permutexvar_ps(_mm512_srli_epi32(packed, 4), table)};
+}
+MLX_RUNNERS_INLINE void nibble_pair_weights(const uint8_t* p, F32 scale, F32 offset, F32* out) {
+  const __m512 table = nibble_table(scale, offset);
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; ++i) {
+    // A byte to 64 bits, its high nibble to the upper 32 of them.
+    const __m512i wide =
+        _mm512_cvtepu8_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + i * 8)));
+    const __m512i index = _mm512_or_si512(wide, _mm512_slli_epi64(wide, 28));
+    out[i] = {_mm512_permutexvar_ps(index, table)};
+  }
+}
+template <bool kHigh>
+MLX_RUNNERS_INLINE void nibble_side_weights(const uint8_t* p, F32 scale, F32 offset, F32* out) {
+  const __m512 table = nibble_table(scale, offset);
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; ++i) {
+    const __m512i packed = widen16(p + i * 16);
+    out[i] = {_mm512_permutexvar_ps(kHigh ? _mm512_srli_epi32(packed, 4) : packed, table)};
+  }
+}
+
+MLX_RUNNERS_INLINE F32 load_halves(const uint8_t* p) {
+  return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+}
+MLX_RUNNERS_INLINE F32 load_bfloats(const uint8_t* p) {
+  const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16))};
+}
+
+MLX_RUNNERS_INLINE Int load_quads(const uint8_t* p, int64_t step) {
+  const auto quad = [&](int i) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + i * step));
+  };
+  const __m512i first = _mm512_castsi128_si512(quad(0));
+  const __m512i two = _mm512_mask_broadcast_i32x4(first, 0x00f0, quad(1));
+  const __m512i three = _mm512_mask_broadcast_i32x4(two, 0x0f00, quad(2));
+  return {_mm512_mask_broadcast_i32x4(three, 0xf000, quad(3))};
+}
+MLX_RUNNERS_INLINE F32 spread_quads(const float* p) {
+  const __m512i index = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+  const __m128 four = _mm_setr_ps(p[0], p[1], p[2], p[3]);
+  return {_mm512_permutexvar_ps(index, _mm512_castps128_ps512(four))};
+}
+template <int p>
+MLX_RUNNERS_INLINE F32 nibble_floats(Int packed) {
+  if constexpr (p == 7) {
+    return {_mm512_cvtepi32_ps(_mm512_srli_epi32(packed.v, 28))};
+  } else {
+    return {_mm512_cvtepi32_ps(_mm512_and_si512(packed.v, _mm512_set1_epi32(15 << 4 * p)))};
+  }
+}
+
+}  // namespace mlx_runners::cpu::MLX_RUNNERS_ISA

@@ -47,6 +47,7 @@ MLX_RUNNERS_INLINE F32 mul_pow2(F32 x, F32 t) {
   const int32x4_t n = vshlq_n_s32(vreinterpretq_s32_f32(t.v), 23);
   return {vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(x.v), n))};
 }
+MLX_RUNNERS_INLINE F32 swap_pairs(F32 a) { return {vrev64q_f32(a.v)}; }
 MLX_RUNNERS_INLINE float hsum(F32 a) { return vaddvq_f32(a.v); }
 MLX_RUNNERS_INLINE void store_hsum4(float* p, F32 a, F32 b, F32 c, F32 d) {
   vst1q_f32(p, vpaddq_f32(vpaddq_f32(a.v, b.v), vpaddq_f32(c.v, d.v)));
@@ -72,3 +73,177 @@ MLX_RUNNERS_INLINE void transpose4(const float* src, int64_t src_step, float* ds
 }
 
 }  // namespace mlx_runners::cpu::neon
+
+namespace mlx_runners::cpu::neon {
+
+struct Bytes {
+  uint8x16_t low;
+  uint8x16_t high;
+};
+struct Int {
+  int32x4_t v;
+};
+using Lanes = F32;
+constexpr int kLanes = 4;
+
+MLX_RUNNERS_INLINE Bytes load_bytes(const void* p) {
+  const auto* bytes = static_cast<const uint8_t*>(p);
+  return {vld1q_u8(bytes), vld1q_u8(bytes + 16)};
+}
+MLX_RUNNERS_INLINE Bytes set1_bytes(int x) {
+  const uint8x16_t a = vdupq_n_u8(static_cast<uint8_t>(x));
+  return {a, a};
+}
+MLX_RUNNERS_INLINE Bytes operator&(Bytes a, Bytes b) {
+  return {vandq_u8(a.low, b.low), vandq_u8(a.high, b.high)};
+}
+MLX_RUNNERS_INLINE Bytes operator|(Bytes a, Bytes b) {
+  return {vorrq_u8(a.low, b.low), vorrq_u8(a.high, b.high)};
+}
+MLX_RUNNERS_INLINE Bytes operator^(Bytes a, Bytes b) {
+  return {veorq_u8(a.low, b.low), veorq_u8(a.high, b.high)};
+}
+// A right shift by 0 doesn't exist.
+template <int kBits>
+MLX_RUNNERS_INLINE Bytes shift_left(Bytes a) {
+  return {vshlq_n_u8(a.low, kBits), vshlq_n_u8(a.high, kBits)};
+}
+template <int kBits>
+MLX_RUNNERS_INLINE Bytes shift_right(Bytes a) {
+  if constexpr (kBits == 0) {
+    return a;
+  } else {
+    return {vshrq_n_u8(a.low, kBits), vshrq_n_u8(a.high, kBits)};
+  }
+}
+MLX_RUNNERS_INLINE Bytes low_nibbles(Bytes a) { return a & set1_bytes(15); }
+MLX_RUNNERS_INLINE Bytes nibbles(const uint8_t* p) {
+  const uint8x16_t packed = vld1q_u8(p);
+  return {vandq_u8(packed, vdupq_n_u8(15)), vshrq_n_u8(packed, 4)};
+}
+MLX_RUNNERS_INLINE Bytes nibble_pairs(const uint8_t* p) {
+  const Bytes sides = nibbles(p);
+  return {vzip1q_u8(sides.low, sides.high), vzip2q_u8(sides.low, sides.high)};
+}
+MLX_RUNNERS_INLINE uint8x16_t spread16(const uint8_t* p, int value) {
+  static constexpr uint8_t kBit[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+  const uint8x16_t bytes = vcombine_u8(vdup_n_u8(p[0]), vdup_n_u8(p[1]));
+  return vandq_u8(vtstq_u8(bytes, vld1q_u8(kBit)), vdupq_n_u8(static_cast<uint8_t>(value)));
+}
+MLX_RUNNERS_INLINE Bytes spread_bits(const uint8_t* p, int value) {
+  return {spread16(p, value), spread16(p + 2, value)};
+}
+
+MLX_RUNNERS_INLINE float half_to_float(const uint8_t* p) {
+  __fp16 half;
+  memcpy(&half, p, sizeof(half));
+  return half;
+}
+MLX_RUNNERS_INLINE void scale8_unsigned(const uint8_t* p, float factor, float* out) {
+  for (int i = 0; i < 8; ++i) {
+    out[i] = factor * p[i];
+  }
+}
+MLX_RUNNERS_INLINE void scale8_signed(const uint8_t* p, float factor, float* out) {
+  for (int i = 0; i < 8; ++i) {
+    out[i] = factor * static_cast<int8_t>(p[i]);
+  }
+}
+
+MLX_RUNNERS_INLINE Lanes zero_lanes() { return zero(); }
+MLX_RUNNERS_INLINE Lanes load_lanes(const float* p) { return load(p); }
+
+MLX_RUNNERS_INLINE Int zero_int() { return {vdupq_n_s32(0)}; }
+MLX_RUNNERS_INLINE Int load_int(const void* p) {
+  return {vreinterpretq_s32_u8(vld1q_u8(static_cast<const uint8_t*>(p)))};
+}
+MLX_RUNNERS_INLINE Int set1_int(const int8_t* four) {
+  int32_t bits;
+  memcpy(&bits, four, sizeof(bits));
+  return {vdupq_n_s32(bits)};
+}
+MLX_RUNNERS_INLINE F32 to_float(Int a) { return {vcvtq_f32_s32(a.v)}; }
+
+/// Adds the dot products of fours of unsigned and signed bytes.
+template <bool kNarrow>
+MLX_RUNNERS_INLINE int32x4_t dot16(int32x4_t sum, uint8x16_t codes, int8x16_t x) {
+#if defined(__ARM_FEATURE_DOTPROD)
+  if constexpr (kNarrow) {
+    return vdotq_s32(sum, vreinterpretq_s8_u8(codes), x);
+  } else {
+    // The instruction's bytes are signed: 128 less, and twice 64 times x in addition.
+    const int8x16_t less = vreinterpretq_s8_u8(veorq_u8(codes, vdupq_n_u8(128)));
+    const int8x16_t part = vdupq_n_s8(64);
+    return vdotq_s32(vdotq_s32(vdotq_s32(sum, less, x), part, x), part, x);
+  }
+#else
+  const int16x8_t low =
+      vmulq_s16(vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(codes))), vmovl_s8(vget_low_s8(x)));
+  const int16x8_t high =
+      vmulq_s16(vreinterpretq_s16_u16(vmovl_u8(vget_high_u8(codes))), vmovl_s8(vget_high_s8(x)));
+  return vaddq_s32(sum, vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high)));
+#endif
+}
+template <bool kNarrow>
+MLX_RUNNERS_INLINE Int dot4(Int sum, Int codes, Int x) {
+  return {dot16<kNarrow>(sum.v, vreinterpretq_u8_s32(codes.v), vreinterpretq_s8_s32(x.v))};
+}
+template <bool kNarrow>
+MLX_RUNNERS_INLINE Lanes add_dot(Lanes sum, Bytes codes, Bytes x, float scale) {
+  const int32x4_t low = dot16<kNarrow>(vdupq_n_s32(0), codes.low, vreinterpretq_s8_u8(x.low));
+  const int32x4_t dot = dot16<kNarrow>(low, codes.high, vreinterpretq_s8_u8(x.high));
+  return fma({vcvtq_f32_s32(dot)}, set1(scale), sum);
+}
+/// With a scale for the first 16 codes and one for the others.
+template <bool kNarrow>
+MLX_RUNNERS_INLINE Lanes add_dot_halves(Lanes sum, Bytes codes, Bytes x, const float* scales) {
+  const int32x4_t low = dot16<kNarrow>(vdupq_n_s32(0), codes.low, vreinterpretq_s8_u8(x.low));
+  const int32x4_t high = dot16<kNarrow>(vdupq_n_s32(0), codes.high, vreinterpretq_s8_u8(x.high));
+  return fma({vcvtq_f32_s32(high)}, set1(scales[1]),
+             fma({vcvtq_f32_s32(low)}, set1(scales[0]), sum));
+}
+
+MLX_RUNNERS_INLINE void round_to_bytes(const F32* x, F32 scale, int8_t* out) {
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const int16x4_t low = vqmovn_s32(vcvtnq_s32_f32((x[2 * i] * scale).v));
+    const int16x4_t high = vqmovn_s32(vcvtnq_s32_f32((x[2 * i + 1] * scale).v));
+    vst1_s8(out + 8 * i, vqmovn_s16(vcombine_s16(low, high)));
+  }
+}
+
+MLX_RUNNERS_INLINE void code_floats16(uint8x16_t codes, F32* out) {
+  const uint16x8_t low = vmovl_u8(vget_low_u8(codes));
+  const uint16x8_t high = vmovl_u8(vget_high_u8(codes));
+  out[0] = {vcvtq_f32_u32(vmovl_u16(vget_low_u16(low)))};
+  out[1] = {vcvtq_f32_u32(vmovl_u16(vget_high_u16(low)))};
+  out[2] = {vcvtq_f32_u32(vmovl_u16(vget_low_u16(high)))};
+  out[3] = {vcvtq_f32_u32(vmovl_u16(vget_high_u16(high)))};
+}
+MLX_RUNNERS_INLINE void code_floats(Bytes codes, F32* out) {
+  code_floats16(codes.low, out);
+  code_floats16(codes.high, out + 4);
+}
+
+MLX_RUNNERS_INLINE F32 load_halves(const uint8_t* p) {
+  return {vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p)))};
+}
+MLX_RUNNERS_INLINE F32 load_bfloats(const uint8_t* p) {
+  return {vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(p)), 16))};
+}
+
+MLX_RUNNERS_INLINE Int load_quads(const uint8_t* p, int64_t) { return load_int(p); }
+MLX_RUNNERS_INLINE F32 spread_quads(const float* p) { return set1(p[0]); }
+template <int p>
+MLX_RUNNERS_INLINE F32 nibble_floats(Int packed) {
+  const uint32x4_t bits = vreinterpretq_u32_s32(packed.v);
+  if constexpr (p == 7) {
+    return {vcvtq_f32_u32(vshrq_n_u32(bits, 28))};
+  } else {
+    return {vcvtq_f32_u32(vandq_u32(bits, vdupq_n_u32(15U << 4 * p)))};
+  }
+}
+
+}  // namespace mlx_runners::cpu::neon
+
+#include "kernels/cpu/simd/code_weights.h"

@@ -1,0 +1,291 @@
+#include "kernels/cpu/quantized_matmul.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/matmul.h"
+#include "kernels/cpu/pool.h"
+#include "kernels/cpu/scratch.h"
+
+namespace mlx_runners::cpu {
+namespace {
+
+// Below these numbers of rows, unpacking weights once costs more than it saves.
+constexpr int64_t kMaxExactRows = 16;
+constexpr int64_t kMaxFastRows = 3;
+// Bytes of weights in a piece of a product of few rows.
+constexpr int64_t kPieceBytes = 32768;
+// Weights unpacked at a time into rows that are then packed: with all columns of a panel in the
+// first-level cache or close to it. A multiple of every block.
+constexpr int64_t kUnpackedDepth = 256;
+// Bytes of packed codes at a time: blocks of rows find them in the shared cache.
+constexpr int64_t kPackedCodes = int64_t{4} << 20;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
+const FormatKernels& kernels_of(const WeightMatrix& w) {
+  return kernels().formats[static_cast<int>(w.format)];
+}
+
+int64_t columns_per_piece(const WeightMatrix& w) {
+  return std::max<int64_t>(4, kPieceBytes / w.rows.row_bytes / 4 * 4);
+}
+
+/// Adds bias to a block of a product.
+void add_bias(const float* bias, int64_t rows, int64_t columns, float* out, int64_t out_step) {
+  for (int64_t r = 0; bias != nullptr && r < rows; ++r) {
+    for (int64_t n = 0; n < columns; ++n) {
+      out[r * out_step + n] += bias[n];
+    }
+  }
+}
+const float* from(const float* bias, int64_t column) {
+  return bias != nullptr ? bias + column : nullptr;
+}
+
+// ---- exact ----
+
+void multiply_few_exact(const float* x, int64_t rows, const WeightMatrix& w, const float* bias,
+                        float* out) {
+  const KernelTable& table = kernels();
+  const FormatKernels& format = kernels_of(w);
+  const int64_t depth = w.rows.depth;
+  const int64_t columns = w.columns;
+  if (rows == 1) {
+    const bool reorders = format.order != nullptr;
+    const Scratch scratch(reorders ? static_cast<size_t>(depth + depth / 32) : 0);
+    const ExactRow row{.x = x, .ordered = scratch.data(), .sums = scratch.data() + depth};
+    if (reorders) {
+      format.order(x, depth, scratch.data(), scratch.data() + depth);
+    }
+    parallel_for(columns, columns_per_piece(w), [&](int64_t begin, int64_t end) {
+      format.dot_exact(w.rows, row, begin, end, out);
+      add_bias(from(bias, begin), 1, end - begin, out + begin, columns);
+    });
+    return;
+  }
+  parallel_for(columns, columns_per_piece(w), [&](int64_t begin, int64_t end) {
+    constexpr int64_t kAtOnce = 4;  // columns of the tile of dot products
+    const Scratch unpacked(static_cast<size_t>(kAtOnce * depth));
+    for (int64_t n = begin; n < end; n += kAtOnce) {
+      const int64_t present = std::min(kAtOnce, end - n);
+      for (int64_t i = 0; i < present; ++i) {
+        format.dequantize(w.rows, n + i, 0, depth, unpacked.data() + i * depth);
+      }
+      table.dot_rows(x, depth, rows, unpacked.data(), depth, 0, present, depth, from(bias, n),
+                     out + n, columns);
+    }
+  });
+}
+
+/// Columns [column, column + present) of panel p, dequantised, as `pack_columns` leaves them.
+void pack_exact(const WeightMatrix& w, int64_t column, int64_t present, float* panel) {
+  const KernelTable& table = kernels();
+  const FormatKernels& format = kernels_of(w);
+  const int64_t depth = w.rows.depth;
+  constexpr int64_t kStep = kUnpackedDepth + 16;  // rows in different sets of the cache
+  const Scratch unpacked(static_cast<size_t>(table.tile_columns * kStep));
+  for (int64_t k = 0; k < depth; k += kUnpackedDepth) {
+    const int64_t part = std::min(kUnpackedDepth, depth - k);
+    for (int64_t i = 0; i < present; ++i) {
+      format.dequantize(w.rows, column + i, k, part, unpacked.data() + i * kStep);
+    }
+    table.pack_columns(unpacked.data(), kStep, present, part, 0, 1, panel + k * table.tile_columns);
+  }
+}
+
+void multiply_exact(const float* x, int64_t rows, const WeightMatrix& w, const float* bias,
+                    float* out) {
+  if (rows <= kMaxExactRows) {
+    multiply_few_exact(x, rows, w, bias, out);
+    return;
+  }
+  const int64_t depth = w.rows.depth;
+  const int64_t panel_columns = kernels().tile_columns;
+  const LeftRows left{.base = x,
+                      .batch_step = 0,
+                      .rows = rows,
+                      .row_step = depth,
+                      .row_offset = 0,
+                      .limit = rows * depth,
+                      .depth = depth};
+  const auto pack = [&](int64_t column, int64_t present, int64_t begin, int64_t end,
+                        float* packed) {
+    for (int64_t p = begin; p < end; ++p) {
+      const int64_t first = p * panel_columns;
+      pack_exact(w, column + first, std::min(panel_columns, present - first),
+                 packed + first * depth);
+    }
+  };
+  matmul_packed(left, rows, w.columns, pack, bias, out);
+}
+
+// ---- fast ----
+
+/// x rounded to 8 bits.
+class RoundedRows {
+ public:
+  RoundedRows(const float* x, int64_t rows, int64_t depth, int group)
+      // An odd number of cache lines between rows keeps them in different sets of the cache.
+      : code_floats_((round_up(depth, 128) + 64) / 4),
+        scales_(depth / 32),
+        sums_(depth / group),
+        scratch_(static_cast<size_t>(rows * (code_floats_ + scales_ + sums_))),
+        rows_{.codes = reinterpret_cast<int8_t*>(scratch_.data()),
+              .code_step = code_floats_ * 4,
+              .scales = scratch_.data() + rows * code_floats_,
+              .scale_step = scales_,
+              .sums = scratch_.data() + rows * (code_floats_ + scales_),
+              .sum_step = sums_} {
+    const KernelTable& table = kernels();
+    const int64_t grain = std::max<int64_t>(1, 16384 / depth);
+    parallel_for(rows, grain, [&](int64_t begin, int64_t end) {
+      table.quantize_rows(x + begin * depth, depth, end - begin, depth, group, from(begin));
+    });
+  }
+
+  /// The rows from `row` on.
+  ByteRows from(int64_t row) const {
+    ByteRows part = rows_;
+    part.codes += row * part.code_step;
+    part.scales += row * part.scale_step;
+    part.sums += row * part.sum_step;
+    return part;
+  }
+
+ private:
+  int64_t code_floats_;
+  int64_t scales_;
+  int64_t sums_;
+  Scratch scratch_;
+  ByteRows rows_;
+};
+
+struct PackedBytes {
+  float* codes;  // four to a float
+  float* scales;
+  float* offsets;
+};
+
+/// Columns [column, column + present) as one panel of BytePanels.
+void pack_bytes(const WeightMatrix& w, int64_t column, int64_t present, const PackedBytes& to) {
+  const KernelTable& table = kernels();
+  const FormatKernels& format = kernels_of(w);
+  const int64_t depth = w.rows.depth;
+  const int64_t panel = table.tile_columns;
+  // More depth at a time than of floats, for as many bytes.
+  constexpr int64_t kDepthAtOnce = 4 * kUnpackedDepth;
+  constexpr int64_t kCodeStep = kDepthAtOnce / 4 + 16;
+  const int64_t group_step = kDepthAtOnce / format.group;
+  const Scratch scratch(static_cast<size_t>(panel * (kCodeStep + 2 * group_step)));
+  float* codes = scratch.data();
+  float* scales = codes + panel * kCodeStep;
+  float* offsets = scales + panel * group_step;
+  for (int64_t k = 0; k < depth; k += kDepthAtOnce) {
+    const int64_t part = std::min(kDepthAtOnce, depth - k);
+    for (int64_t i = 0; i < present; ++i) {
+      format.unpack(w.rows, column + i, k, part, reinterpret_cast<uint8_t*>(codes + i * kCodeStep),
+                    scales + i * group_step, offsets + i * group_step);
+    }
+    const int64_t group = k / format.group;
+    table.pack_columns(codes, kCodeStep, present, part / 4, 0, 1, to.codes + k / 4 * panel);
+    table.pack_columns(scales, group_step, present, part / format.group, 0, 1,
+                       to.scales + group * panel);
+    table.pack_columns(offsets, group_step, present, part / format.group, 0, 1,
+                       to.offsets + group * panel);
+  }
+}
+
+void multiply_many_fast(const RoundedRows& x, int64_t rows, const WeightMatrix& w,
+                        const float* bias, float* out) {
+  const KernelTable& table = kernels();
+  const FormatKernels& format = kernels_of(w);
+  const int64_t depth = w.rows.depth;
+  const int64_t panel_columns = table.tile_columns;
+  const int64_t panel_codes = panel_columns * depth / 4;
+  const int64_t panel_groups = panel_columns * (depth / format.group);
+  const int64_t all_panels = ceil_div(w.columns, panel_columns);
+  const int64_t panels = std::clamp<int64_t>(kPackedCodes / (panel_columns * depth), 1, all_panels);
+  const Scratch scratch(static_cast<size_t>(panels * (panel_codes + 2 * panel_groups)));
+  const PackedBytes packed{.codes = scratch.data(),
+                           .scales = scratch.data() + panels * panel_codes,
+                           .offsets = scratch.data() + panels * (panel_codes + panel_groups)};
+  for (int64_t first = 0; first < all_panels; first += panels) {
+    const int64_t column = first * panel_columns;
+    const int64_t present = std::min(panels * panel_columns, w.columns - column);
+    parallel_for(ceil_div(present, panel_columns), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t p = begin; p < end; ++p) {
+        pack_bytes(w, column + p * panel_columns,
+                   std::min(panel_columns, present - p * panel_columns),
+                   {.codes = packed.codes + p * panel_codes,
+                    .scales = packed.scales + p * panel_groups,
+                    .offsets = packed.offsets + p * panel_groups});
+      }
+    });
+    const Pieces piece = cut(rows, table.byte_tile_rows, present, panel_columns);
+    const int64_t row_blocks = ceil_div(rows, piece.rows);
+    const int64_t column_groups = ceil_div(present, piece.columns);
+    parallel_for(row_blocks * column_groups, 1, [&](int64_t index, int64_t) {
+      const int64_t row = index / column_groups * piece.rows;
+      const int64_t start = index % column_groups * piece.columns;
+      const int64_t groups = start * (depth / format.group);
+      const BytePanels part{.codes = reinterpret_cast<const uint8_t*>(packed.codes) + start * depth,
+                            .scales = packed.scales + groups,
+                            .offsets = packed.offsets + groups,
+                            .out = out + row * w.columns + column + start,
+                            .out_step = w.columns,
+                            .columns = std::min(piece.columns, present - start),
+                            .depth = depth};
+      const int64_t height = std::min(piece.rows, rows - row);
+      format.multiply_bytes(x.from(row), 0, height, part);
+      add_bias(from(bias, column + start), height, part.columns, part.out, part.out_step);
+    });
+  }
+}
+
+void multiply_fast(const float* x, int64_t rows, const WeightMatrix& w, const float* bias,
+                   float* out) {
+  const FormatKernels& format = kernels_of(w);
+  const RoundedRows rounded(x, rows, w.rows.depth, format.group);
+  if (rows > kMaxFastRows) {
+    multiply_many_fast(rounded, rows, w, bias, out);
+    return;
+  }
+  parallel_for(w.columns, columns_per_piece(w), [&](int64_t begin, int64_t end) {
+    for (int64_t row = 0; row < rows; ++row) {
+      format.dot_fast(w.rows, rounded.from(row), begin, end, out + row * w.columns);
+    }
+    add_bias(from(bias, begin), rows, end - begin, out + begin, w.columns);
+  });
+}
+
+}  // namespace
+
+void quantized_matmul(const float* x, int64_t rows, const WeightMatrix& w, const float* bias,
+                      Precision precision, float* out) {
+  if (precision == Precision::kFast && kernels_of(w).dot_fast != nullptr) {
+    multiply_fast(x, rows, w, bias, out);
+  } else {
+    multiply_exact(x, rows, w, bias, out);
+  }
+}
+
+void quantized_take(const WeightMatrix& w, const int64_t* ids, int64_t count, float* out) {
+  const FormatKernels& format = kernels_of(w);
+  const int64_t depth = w.rows.depth;
+  const int64_t grain = std::max<int64_t>(1, 16384 / depth);
+  parallel_for(count, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t row = ids[i] < 0 ? ids[i] + w.columns : ids[i];
+      if (row < 0 || row >= w.columns) {
+        std::fill_n(out + i * depth, depth, std::numeric_limits<float>::quiet_NaN());
+      } else {
+        format.dequantize(w.rows, row, 0, depth, out + i * depth);
+      }
+    }
+  });
+}
+
+}  // namespace mlx_runners::cpu

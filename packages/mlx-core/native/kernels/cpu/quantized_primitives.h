@@ -1,0 +1,36 @@
+// Products with quantised weights as MLX primitives: on CPU streams, outside transforms, for
+// float32 activations. The caller checks shapes and gives the composed form, which transforms use.
+#pragma once
+
+#include "kernels/cpu/fused_primitive.h"
+#include "kernels/cpu/quantized_matmul.h"
+#include "mlx/array.h"
+
+namespace mlx_runners::cpu {
+
+/// Weights as arrays, of rows [..., K]: codes; or codes, scales and biases of an affine format,
+/// with groups of (32 << group_shift).
+struct WeightArrays {
+  WeightFormat format;
+  std::vector<mlx::core::array> arrays;
+  int depth;  // K
+  int group_shift = 0;
+};
+
+/// x [..., K] times w [N, K]^T, + bias [N] where inputs of the composed form go on: x, the arrays
+/// of w, bias.
+mlx::core::array quantized_linear(const mlx::core::array& x, const WeightArrays& w,
+                                  const std::optional<mlx::core::array>& bias, Precision precision,
+                                  Composed composed, const mlx::core::Stream& stream);
+
+/// Row i of x [rows, K] times matrix ids[i] of w [E, N, K]^T -> [rows, N]; ids int64 [rows]. Inputs
+/// of the composed form: x, codes, ids.
+mlx::core::array quantized_gather_linear(const mlx::core::array& x, const WeightArrays& w,
+                                         const mlx::core::array& ids, Precision precision,
+                                         Composed composed, const mlx::core::Stream& stream);
+
+/// Rows of w [N, K] -> float32 [..., K]; ids int64 [...]. Inputs of the composed form: codes, ids.
+mlx::core::array quantized_take_rows(const WeightArrays& w, const mlx::core::array& ids,
+                                     Composed composed, const mlx::core::Stream& stream);
+
+}  // namespace mlx_runners::cpu

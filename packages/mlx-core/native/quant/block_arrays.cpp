@@ -1,0 +1,115 @@
+#include "quant/block_arrays.h"
+
+#include <limits>
+#include <string>
+
+#include "core/errors.h"
+#include "kernels/cpu/fused_primitive.h"
+#include "mlx/ops.h"
+#include "quant/block_formulas.h"
+#include "quant/quantize.h"
+
+namespace mlx_runners {
+namespace mx = mlx::core;
+namespace {
+
+class DequantizeBlocks : public cpu::FusedPrimitive {
+ public:
+  DequantizeBlocks(mx::Stream stream, cpu::Composed composed, BlockFormat format)
+      : FusedPrimitive(stream, std::move(composed)), format_(format) {}
+  DEFINE_NAME(DequantizeBlocks)
+
+  void eval_cpu(const std::vector<mx::array>& inputs, mx::array& out) override {
+    cpu::allocate(out);
+    cpu::dispatch(stream(),
+                  [format = format_, from = inputs[0].data<uint8_t>(), to = out.data<float>(),
+                   count = static_cast<int64_t>(inputs[0].size()) / block_size(format_).bytes] {
+                    dequantize_blocks(format, from, count, to);
+                  });
+  }
+
+ private:
+  BlockFormat format_;
+};
+
+// Has no derivative: its results are codes.
+class QuantizeBlocks : public mx::UnaryPrimitive {
+ public:
+  QuantizeBlocks(mx::Stream stream, BlockFormat format) : UnaryPrimitive(stream), format_(format) {}
+  DEFINE_NAME(QuantizeBlocks)
+
+  void eval_cpu(const std::vector<mx::array>& inputs, mx::array& out) override {
+    cpu::allocate(out);
+    cpu::dispatch(stream(),
+                  [format = format_, from = inputs[0].data<float>(), to = out.data<uint8_t>(),
+                   count = static_cast<int64_t>(inputs[0].size()) / block_size(format_).weights] {
+                    quantize_blocks(format, from, count, to);
+                  });
+  }
+  void eval_gpu(const std::vector<mx::array>&, mx::array&) override {
+    throw std::runtime_error("[blockQuantize] is computed on the CPU.");
+  }
+
+ private:
+  BlockFormat format_;
+};
+
+// The shape when every `from` elements of the last axis become `to`.
+mx::Shape resized(const mx::array& array, int from, int to, BlockFormat format,
+                  const char* elements) {
+  if (array.ndim() == 0) throw CodedError("SHAPE", "a number alone isn't a row");
+  const int length = array.shape(-1);
+  const std::string name(name_of(format));
+  if (length % from != 0) {
+    throw CodedError("SHAPE", "rows of " + std::to_string(length) + ' ' + elements +
+                                  " aren't whole blocks: those of " + name + " have " +
+                                  std::to_string(from));
+  }
+  const int64_t resized = int64_t{length} / from * to;
+  if (resized > std::numeric_limits<int>::max()) {
+    throw CodedError("SHAPE", "rows would have " + std::to_string(resized) + " elements");
+  }
+  mx::Shape shape = array.shape();
+  shape.back() = static_cast<int>(resized);
+  return shape;
+}
+
+mx::Shape dequantized_shape(const mx::array& blocks, BlockFormat format) {
+  if (blocks.dtype() != mx::uint8)
+    throw CodedError("DTYPE", "blocks are uint8, as bytes of a file");
+  const auto [weights, bytes] = block_size(format);
+  return resized(blocks, bytes, weights, format, "bytes");
+}
+
+}  // namespace
+
+mx::array dequantized(const mx::array& blocks, BlockFormat format, mx::StreamOrDevice s) {
+  const mx::Shape shape = dequantized_shape(blocks, format);
+  if (blocks.size() == 0) return mx::zeros(shape, mx::float32, s);
+  return mx::reshape(block_formula(blocks, format, s), shape, s);
+}
+
+mx::array dequantized_on_cpu(const mx::array& blocks, BlockFormat format, mx::StreamOrDevice s) {
+  const mx::Stream stream = mx::to_stream(s);
+  auto composed = [format, stream](const std::vector<mx::array>& in) {
+    return std::vector<mx::array>{dequantized(in[0], format, stream)};
+  };
+  return mx::array(dequantized_shape(blocks, format), mx::float32,
+                   std::make_shared<DequantizeBlocks>(stream, std::move(composed), format),
+                   {mx::contiguous(blocks, false, stream)});
+}
+
+mx::array quantized(const mx::array& weights, BlockFormat format, mx::StreamOrDevice s) {
+  if (!mx::issubdtype(weights.dtype(), mx::floating)) {
+    throw CodedError("DTYPE", "weights have to be of a floating-point dtype");
+  }
+  const auto [size, bytes] = block_size(format);
+  const mx::Shape shape = resized(weights, size, bytes, format, "weights");
+  const mx::Stream given = mx::to_stream(s);
+  const mx::Stream stream =
+      given.device == mx::Device::cpu ? given : mx::default_stream(mx::Device::cpu);
+  const mx::array rows = mx::contiguous(mx::astype(weights, mx::float32, stream), false, stream);
+  return mx::array(shape, mx::uint8, std::make_shared<QuantizeBlocks>(stream, format), {rows});
+}
+
+}  // namespace mlx_runners
