@@ -7,3 +7,4 @@ export * from './errors.js';
 export { type Device } from './evaluation.js';
 export { MappedFile } from './mapped-file.js';
 export type { BuildInfo, EvaluationCounts, GgufNumbers, GgufValue, MemoryUsage } from './native.js';
+export { checkRegularFile } from './regular-file.js';

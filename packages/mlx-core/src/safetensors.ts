@@ -3,7 +3,7 @@
  * Source: the format description in the README of huggingface/safetensors.
  */
 import { isUtf8 } from 'node:buffer';
-import { closeSync, fstatSync, openSync, readSync, statSync, writeSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, readSync, writeSync } from 'node:fs';
 import { MxArray } from './array.js';
 import { shown, typedError } from './call.js';
 import { dtypeNames, itemSizes, type Dtype } from './dtype.js';
@@ -17,6 +17,7 @@ import {
   UsageError,
 } from './errors.js';
 import { mapFile } from './mapped-file.js';
+import { checkRegularFile } from './regular-file.js';
 import { native } from './native.js';
 import { writeWholeFileSync } from './whole-file.js';
 
@@ -59,9 +60,7 @@ const largestHeader = 100_000_000;
 const mostAxes = 64;
 
 function readHeader(path: string): { header: unknown; dataAt: number; size: number } {
-  const stats = statSync(path);
-  // A pipe without a writer would block the process; folders are refused by the system.
-  if (!stats.isFile() && !stats.isDirectory()) throw new CheckpointError(`${path} is not a file.`);
+  checkRegularFile(path);
   const file = openSync(path, 'r');
   try {
     const { size } = fstatSync(file);

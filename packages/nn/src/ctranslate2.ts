@@ -4,6 +4,7 @@
  */
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import {
+  checkRegularFile,
   CheckpointError,
   mx,
   quoted,
@@ -11,7 +12,6 @@ import {
   type Dtype,
   type MxArray,
 } from '@mlx-runners/mlx-core';
-import { checkRegularFile } from './regular-file.js';
 
 // By their codes, with the bytes of an element.
 const dtypes: readonly (readonly [Dtype, number])[] = [

@@ -1,8 +1,7 @@
 /** JSON files of a model folder: read, and held against a schema. */
 import { readFileSync } from 'node:fs';
-import { CheckpointError, printable, systemReason } from '@mlx-runners/mlx-core';
+import { checkRegularFile, CheckpointError, printable, systemReason } from '@mlx-runners/mlx-core';
 import type { z } from 'zod';
-import { checkRegularFile } from './regular-file.js';
 
 /** @throws CheckpointError where the file can't be read or is not JSON */
 export function readJsonFile(path: string): unknown {

@@ -1,4 +1,4 @@
-import { CheckpointError, printable, systemReason } from '@mlx-runners/mlx-core/errors';
+import { checkRegularFile, CheckpointError, printable, systemReason } from '@mlx-runners/mlx-core';
 import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { IncrementalDecoder, type DecodeOptions } from './incremental-decoder.js';
@@ -104,10 +104,7 @@ export async function loadTokenizer(path: string): Promise<Tokenizer> {
   const file = isFolder ? join(path, 'tokenizer.json') : path;
   let text: string;
   try {
-    const stats = await stat(file);
-    // A pipe without a writer would never open, and a device may have no end.
-    if (!stats.isFile() && !stats.isDirectory())
-      throw new CheckpointError(`${file} is not a file.`);
+    checkRegularFile(file);
     text = await readFile(file, 'utf8');
   } catch (cause) {
     if (cause instanceof CheckpointError) throw cause;

@@ -1,5 +1,5 @@
 import { statSync } from 'node:fs';
-import { CheckpointError } from '@mlx-runners/mlx-core';
+import { CheckpointError } from './errors.js';
 
 /**
  * To be asked before a file is opened: a pipe without a writer would block the process, and a device
