@@ -1,19 +1,12 @@
 // Rows of our own for weights in blocks, as GGUF files have them.
-#include "core/errors.h"
 #include "ops/rows.h"
 #include "quant/block_arrays.h"
-#include "quant/quantize.h"
 
 namespace mlx_runners {
 namespace {
 
 using mx::array;
 using S = mx::StreamOrDevice;
-
-BlockFormat format_named(const std::string& name) {
-  if (const auto format = block_format_named(name)) return *format;
-  throw CodedError("DTYPE", "no block format has this name; there are " + block_format_names());
-}
 
 array block_dequantize(const array& blocks, const std::string& format, S s) {
   return dequantized(blocks, format_named(format), s);

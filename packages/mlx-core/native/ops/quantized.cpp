@@ -68,11 +68,6 @@ array quantized_matmul_on_cpu(const array& x, const array& w, const array& scale
 
 // ---- blocks ----
 
-BlockFormat format_named(const std::string& name) {
-  if (const auto format = block_format_named(name)) return *format;
-  throw CodedError("DTYPE", "no block format has this name; there are " + block_format_names());
-}
-
 cpu::Precision precision_named(const std::string& name) {
   if (name == "exact") return cpu::Precision::kExact;
   if (name == "fast") return cpu::Precision::kFast;

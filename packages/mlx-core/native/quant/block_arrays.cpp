@@ -83,6 +83,11 @@ mx::Shape dequantized_shape(const mx::array& blocks, BlockFormat format) {
 
 }  // namespace
 
+BlockFormat format_named(const std::string& name) {
+  if (const auto format = block_format_named(name)) return *format;
+  throw CodedError("DTYPE", "no block format has this name; there are " + block_format_names());
+}
+
 mx::array dequantized(const mx::array& blocks, BlockFormat format, mx::StreamOrDevice s) {
   const mx::Shape shape = dequantized_shape(blocks, format);
   if (blocks.size() == 0) return mx::zeros(shape, mx::float32, s);

@@ -1,11 +1,16 @@
 // Arrays of blocks: uint8 [..., bytes of a row], as they lie in GGUF files.
 #pragma once
 
+#include <string>
+
 #include "mlx/array.h"
 #include "mlx/utils.h"
 #include "quant/block_format.h"
 
 namespace mlx_runners {
+
+/// The format that an op's argument names. Throws CodedError "DTYPE" with the names that there are.
+BlockFormat format_named(const std::string& name);
 
 /// blocks [..., bytes of a row] -> float32 [..., weights of a row]. Both throw CodedError: "DTYPE"
 /// for other dtypes than uint8, "SHAPE" where a row isn't made of whole blocks.
