@@ -12,13 +12,14 @@ namespace {
 
 // Below this number of rows, packing w costs more than the dot products' extra loads.
 constexpr int64_t kMaxDotRows = 16;
-// Floats of w in a piece of a product of few rows (64 KiB), and of packed w at a time (4 MiB: the
-// blocks of rows that run over it find it in the shared cache).
+// Floats of w in a piece of a product of few rows (64 KiB), and of packed w at a time (16 MiB: in
+// the shared cache or partly so, and so many that threads seldom wait for each other).
 constexpr int64_t kDotPiece = 16384;
-constexpr int64_t kPackedFloats = int64_t{1} << 20;
+constexpr int64_t kPackedFloats = int64_t{4} << 20;
 constexpr int64_t kTilesPerBlock = 8;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 /// Whether rows lie at one distance with nothing outside their batch to be zero-filled.
 bool is_plain_matrix(const LeftRows& left, int64_t rows) {
@@ -58,35 +59,41 @@ void multiply_few_rows(const LeftRows& left, int64_t rows, const float* w, int64
 
 void multiply_packed(const KernelTable& table, const LeftRows& left, int64_t rows,
                      const GemmBlock& block) {
-  const Pieces piece = cut(rows, table.tile_rows, block.columns, table.tile_columns);
-  const int64_t row_blocks = ceil_div(rows, piece.rows);
-  const int64_t column_groups = ceil_div(block.columns, piece.columns);
-  parallel_for(row_blocks * column_groups, 1, [&](int64_t index, int64_t) {
-    const int64_t row = index / column_groups * piece.rows;
-    const int64_t column = index % column_groups * piece.columns;
+  for_each_piece(rows, table.tile_rows, block.columns, table.tile_columns, [&](const Piece& piece) {
     const GemmBlock part{
-        .packed = block.packed + column * left.depth,
-        .bias = block.bias != nullptr ? block.bias + column : nullptr,
-        .out = block.out + column,
+        .packed = block.packed + piece.column * left.depth,
+        .bias = block.bias != nullptr ? block.bias + piece.column : nullptr,
+        .out = block.out + piece.column,
         .out_step = block.out_step,
-        .columns = std::min(piece.columns, block.columns - column),
+        .columns = piece.columns,
     };
-    const Scratch scratch(static_cast<size_t>(piece.rows) * kPackedRow);
-    table.gemm_block(left, row, std::min(row + piece.rows, rows), part, scratch.data());
+    const Scratch scratch(static_cast<size_t>(round_up(piece.rows, table.tile_rows) * kPackedRow));
+    table.gemm_block(left, piece.row, piece.row + piece.rows, part, scratch.data());
   });
 }
 
 }  // namespace
 
-Pieces cut(int64_t rows, int64_t tile_rows, int64_t columns, int64_t tile_columns) {
+void for_each_piece(int64_t rows, int64_t tile_rows, int64_t columns, int64_t tile_columns,
+                    const std::function<void(const Piece&)>& fn) {
   const int64_t workers = threads();
   const int64_t tiles = ceil_div(rows, tile_rows);
-  const int64_t tiles_per_block =
+  const int64_t height =
       std::clamp<int64_t>(tiles / (4 * workers), std::min<int64_t>(tiles, 2), kTilesPerBlock);
-  const int64_t blocks = ceil_div(tiles, tiles_per_block);
+  // As many for every thread, should all of them run.
+  const int64_t blocks = std::min(tiles, round_up(ceil_div(tiles, height), workers));
   const int64_t panels = ceil_div(columns, tile_columns);
   const int64_t groups = std::min(panels, std::max<int64_t>(1, 4 * workers / blocks));
-  return {tiles_per_block * tile_rows, ceil_div(panels, groups) * tile_columns};
+  parallel_for(blocks * groups, 1, [&](int64_t index, int64_t) {
+    const int64_t block = index / groups;
+    const int64_t group = index % groups;
+    const int64_t row = tiles * block / blocks * tile_rows;
+    const int64_t column = panels * group / groups * tile_columns;
+    fn({.row = row,
+        .rows = std::min(rows, tiles * (block + 1) / blocks * tile_rows) - row,
+        .column = column,
+        .columns = std::min(columns, panels * (group + 1) / groups * tile_columns) - column});
+  });
 }
 
 void matmul_packed(const LeftRows& left, int64_t rows, int64_t columns, const PackColumns& pack,

@@ -23,14 +23,17 @@ using PackColumns =
 void matmul_packed(const LeftRows& left, int64_t rows, int64_t columns, const PackColumns& pack,
                    const float* bias, float* out);
 
-/// How a product of many rows is cut for the thread pool.
-struct Pieces {
-  int64_t rows;     // rows of a piece
-  int64_t columns;  // columns of a piece
+/// A part of a product of many rows.
+struct Piece {
+  int64_t row;
+  int64_t rows;
+  int64_t column;
+  int64_t columns;
 };
 
-/// Blocks of rows, multiples of `tile_rows`, small enough for a few pieces per thread; columns are
-/// split as well, at multiples of `tile_columns`, when there are too few rows for that.
-Pieces cut(int64_t rows, int64_t tile_rows, int64_t columns, int64_t tile_columns);
+/// Runs `fn` on the thread pool over pieces of a product [rows, columns] that start at multiples of
+/// `tile_rows` and `tile_columns`: a few per thread, as even as the tiles allow.
+void for_each_piece(int64_t rows, int64_t tile_rows, int64_t columns, int64_t tile_columns,
+                    const std::function<void(const Piece&)>& fn);
 
 }  // namespace mlx_runners::cpu

@@ -224,24 +224,21 @@ void multiply_many_fast(const RoundedRows& x, int64_t rows, const WeightMatrix& 
                     .offsets = packed.offsets + p * panel_groups});
       }
     });
-    const Pieces piece = cut(rows, table.byte_tile_rows, present, panel_columns);
-    const int64_t row_blocks = ceil_div(rows, piece.rows);
-    const int64_t column_groups = ceil_div(present, piece.columns);
-    parallel_for(row_blocks * column_groups, 1, [&](int64_t index, int64_t) {
-      const int64_t row = index / column_groups * piece.rows;
-      const int64_t start = index % column_groups * piece.columns;
-      const int64_t groups = start * (depth / format.group);
-      const BytePanels part{.codes = reinterpret_cast<const uint8_t*>(packed.codes) + start * depth,
-                            .scales = packed.scales + groups,
-                            .offsets = packed.offsets + groups,
-                            .out = out + row * w.columns + column + start,
-                            .out_step = w.columns,
-                            .columns = std::min(piece.columns, present - start),
-                            .depth = depth};
-      const int64_t height = std::min(piece.rows, rows - row);
-      format.multiply_bytes(x.from(row), 0, height, part);
-      add_bias(from(bias, column + start), height, part.columns, part.out, part.out_step);
-    });
+    const auto multiply = [&](const Piece& piece) {
+      const int64_t groups = piece.column * (depth / format.group);
+      const BytePanels part{
+          .codes = reinterpret_cast<const uint8_t*>(packed.codes) + piece.column * depth,
+          .scales = packed.scales + groups,
+          .offsets = packed.offsets + groups,
+          .out = out + piece.row * w.columns + column + piece.column,
+          .out_step = w.columns,
+          .columns = piece.columns,
+          .depth = depth};
+      format.multiply_bytes(x.from(piece.row), 0, piece.rows, part);
+      add_bias(from(bias, column + piece.column), piece.rows, piece.columns, part.out,
+               part.out_step);
+    };
+    for_each_piece(rows, table.byte_tile_rows, present, panel_columns, multiply);
   }
 }
 
