@@ -33,8 +33,9 @@ def margin(logits):
     return best[..., 0] - best[..., 1]
 
 
-def save_golden(path, tensors, *, source, notes, model=None, config=None, tied=()):
-    """Writes one golden and reads it back. `tied` names weights to leave out as copies of others."""
+def save_golden(path, tensors, *, source, notes, model=None, config=None, tied=(), extra=None):
+    """Writes one golden and reads it back. `tied` names weights to leave out as copies of others,
+    `extra` is more metadata."""
     stored = {}
     if model is not None:
         for name, weight in model.state_dict().items():
@@ -46,6 +47,7 @@ def save_golden(path, tensors, *, source, notes, model=None, config=None, tied=(
     metadata = {'source': f'{source}; {VERSIONS}', 'notes': notes}
     if config is not None:
         metadata['config'] = json.dumps(config.to_dict(), default=str)
+    metadata.update(extra or {})
     save_file(stored, path, metadata=metadata)
     check_saved(path, stored, metadata)
 

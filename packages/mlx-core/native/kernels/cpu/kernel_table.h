@@ -143,6 +143,7 @@ struct KernelTable {
   int tile_rows;       // rows of the matrix kernels' register tile
   int tile_columns;    // columns of it, and of a packed panel
   int byte_tile_rows;  // rows of the tile of multiply_bytes
+  int max_dot_rows;    // up to so many rows, dot_rows beats packing
 
   /// y = softmax(x) over rows of `columns` floats; x may be y.
   void (*softmax_rows)(const float* x, float* y, int64_t rows, int64_t columns);

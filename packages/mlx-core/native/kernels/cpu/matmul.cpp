@@ -10,8 +10,11 @@
 namespace mlx_runners::cpu {
 namespace {
 
-// Below this number of rows, packing w costs more than the dot products' extra loads.
-constexpr int64_t kMaxDotRows = 16;
+// Above this number of rows of x, those of w are read so often that it pays to copy them first:
+// rows a power of two apart push one another out of the cache.
+constexpr int64_t kMaxDirectRows = 16;
+// Multiplications in a piece of a product of unpacked rows.
+constexpr int64_t kUnpackedPiece = int64_t{1} << 20;
 // Floats of w in a piece of a product of few rows (64 KiB), and of packed w at a time (16 MiB: in
 // the shared cache or partly so, and so many that threads seldom wait for each other).
 constexpr int64_t kDotPiece = 16384;
@@ -51,6 +54,15 @@ void multiply_few_rows(const LeftRows& left, int64_t rows, const float* w, int64
   }
   const float* x = plain ? left.base + left.row_offset : gathered.data();
   const int64_t step = plain ? left.row_step : left.depth;
+  if (rows > kMaxDirectRows) {
+    const auto copy = [&](int64_t row, int64_t present, float* to, int64_t to_step) {
+      for (int64_t i = 0; i < present; ++i) {
+        std::copy_n(w + (row + i) * left.depth, left.depth, to + i * to_step);
+      }
+    };
+    matmul_unpacked(x, step, rows, left.depth, columns, copy, bias, out);
+    return;
+  }
   const int64_t grain = std::max<int64_t>(4, kDotPiece / left.depth);
   parallel_for(columns, grain, [&](int64_t begin, int64_t end) {
     table.dot_rows(x, step, rows, w, left.depth, begin, end, left.depth, bias, out, columns);
@@ -73,6 +85,22 @@ void multiply_packed(const KernelTable& table, const LeftRows& left, int64_t row
 }
 
 }  // namespace
+
+void matmul_unpacked(const float* x, int64_t x_step, int64_t rows, int64_t depth, int64_t columns,
+                     const UnpackRows& unpack, const float* bias, float* out) {
+  constexpr int64_t kAtOnce = 4;    // columns of the tile of dot products
+  const int64_t step = depth + 16;  // a power of two apart they would share a set of the cache
+  const int64_t grain = std::max<int64_t>(1, kUnpackedPiece / (rows * depth * kAtOnce)) * kAtOnce;
+  parallel_for(columns, grain, [&](int64_t begin, int64_t end) {
+    const Scratch unpacked(static_cast<size_t>(kAtOnce * step));
+    for (int64_t n = begin; n < end; n += kAtOnce) {
+      const int64_t present = std::min(kAtOnce, end - n);
+      unpack(n, present, unpacked.data(), step);
+      kernels().dot_rows(x, x_step, rows, unpacked.data(), step, 0, present, depth,
+                         bias != nullptr ? bias + n : nullptr, out + n, columns);
+    }
+  });
+}
 
 void for_each_piece(int64_t rows, int64_t tile_rows, int64_t columns, int64_t tile_columns,
                     const std::function<void(const Piece&)>& fn) {
@@ -119,7 +147,7 @@ void matmul_packed(const LeftRows& left, int64_t rows, int64_t columns, const Pa
 
 void matmul_transposed(const LeftRows& left, int64_t rows, const float* w, int64_t columns,
                        const float* bias, float* out) {
-  if (rows <= kMaxDotRows) {
+  if (rows <= kernels().max_dot_rows) {
     multiply_few_rows(left, rows, w, columns, bias, out);
     return;
   }

@@ -23,6 +23,14 @@ using PackColumns =
 void matmul_packed(const LeftRows& left, int64_t rows, int64_t columns, const PackColumns& pack,
                    const float* bias, float* out);
 
+/// Writes rows [row, row + present) of w to to[present][step].
+using UnpackRows = std::function<void(int64_t row, int64_t present, float* to, int64_t step)>;
+
+/// out[rows, columns] = x[rows, depth] w^T + bias for up to `max_dot_rows` rows at x_step from one
+/// another: w is unpacked a few rows at a time, into the first cache levels; from several threads.
+void matmul_unpacked(const float* x, int64_t x_step, int64_t rows, int64_t depth, int64_t columns,
+                     const UnpackRows& unpack, const float* bias, float* out);
+
 /// A part of a product of many rows.
 struct Piece {
   int64_t row;

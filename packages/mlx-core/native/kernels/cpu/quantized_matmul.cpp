@@ -11,8 +11,7 @@
 namespace mlx_runners::cpu {
 namespace {
 
-// Below these numbers of rows, unpacking weights once costs more than it saves.
-constexpr int64_t kMaxExactRows = 16;
+// Up to so many rows, unpacking weights into panels costs more than it saves.
 constexpr int64_t kMaxFastRows = 3;
 // Bytes of weights in a piece of a product of few rows.
 constexpr int64_t kPieceBytes = 32768;
@@ -49,7 +48,6 @@ const float* from(const float* bias, int64_t column) {
 
 void multiply_few_exact(const float* x, int64_t rows, const WeightMatrix& w, const float* bias,
                         float* out) {
-  const KernelTable& table = kernels();
   const FormatKernels& format = kernels_of(w);
   const int64_t depth = w.rows.depth;
   const int64_t columns = w.columns;
@@ -66,18 +64,12 @@ void multiply_few_exact(const float* x, int64_t rows, const WeightMatrix& w, con
     });
     return;
   }
-  parallel_for(columns, columns_per_piece(w), [&](int64_t begin, int64_t end) {
-    constexpr int64_t kAtOnce = 4;  // columns of the tile of dot products
-    const Scratch unpacked(static_cast<size_t>(kAtOnce * depth));
-    for (int64_t n = begin; n < end; n += kAtOnce) {
-      const int64_t present = std::min(kAtOnce, end - n);
-      for (int64_t i = 0; i < present; ++i) {
-        format.dequantize(w.rows, n + i, 0, depth, unpacked.data() + i * depth);
-      }
-      table.dot_rows(x, depth, rows, unpacked.data(), depth, 0, present, depth, from(bias, n),
-                     out + n, columns);
+  const auto unpack = [&](int64_t row, int64_t present, float* to, int64_t step) {
+    for (int64_t i = 0; i < present; ++i) {
+      format.dequantize(w.rows, row + i, 0, depth, to + i * step);
     }
-  });
+  };
+  matmul_unpacked(x, depth, rows, depth, columns, unpack, bias, out);
 }
 
 /// Columns [column, column + present) of panel p, dequantised, as `pack_columns` leaves them.
@@ -98,7 +90,7 @@ void pack_exact(const WeightMatrix& w, int64_t column, int64_t present, float* p
 
 void multiply_exact(const float* x, int64_t rows, const WeightMatrix& w, const float* bias,
                     float* out) {
-  if (rows <= kMaxExactRows) {
+  if (rows <= kernels().max_dot_rows) {
     multiply_few_exact(x, rows, w, bias, out);
     return;
   }

@@ -20,6 +20,7 @@ constinit const KernelTable kKernels = {
     .tile_rows = kMr,
     .tile_columns = kNr,
     .byte_tile_rows = kByteRows,
+    .max_dot_rows = kMaxDotRows,
     .softmax_rows = softmax_rows,
     .gelu = gelu,
     .layer_norm_rows = layer_norm_rows,

@@ -18,6 +18,8 @@ MLX_RUNNERS_INLINE int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 // Rows and columns of the tile of dot products: its sums fit the registers beside the operands.
 constexpr int kDotTileRows = kRegisters == 32 ? 6 : 2;
 constexpr int kDotTileColumns = 4;
+// With few registers the packed tile is the better one earlier on.
+constexpr int kMaxDotRows = kRegisters == 32 ? 96 : 16;
 
 /// y[m, n] for kRows rows of x and kColumns (4 or 1) rows of w. kUnroll vectors per step hide the
 /// latency of the additions when there are few products to interleave.
