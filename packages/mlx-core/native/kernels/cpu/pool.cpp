@@ -64,7 +64,33 @@ bool spin_until(const Done& done) {
   }
 }
 
+/// The CPU that this thread runs on; -1 where there is no telling.
+int current_cpu() {
+#if defined(__linux__)
+  return sched_getcpu();
+#else
+  return -1;
+#endif
+}
+
+/// Moves this thread away from `cpu`. A worker may be woken where its caller runs and stay there, the
+/// two taking turns, as long as other programs keep the other CPUs busy with whatever little.
+void leave_cpu([[maybe_unused]] int cpu) {
+#if defined(__linux__)
+  cpu_set_t allowed;
+  if (cpu < 0 || sched_getcpu() != cpu || sched_getaffinity(0, sizeof(allowed), &allowed) != 0) {
+    return;
+  }
+  cpu_set_t others = allowed;
+  CPU_CLR(cpu, &others);
+  if (CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof(others), &others) == 0) {
+    sched_setaffinity(0, sizeof(allowed), &allowed);
+  }
+#endif
+}
+
 struct alignas(kCacheLine) Job {
+  int cpu = -1;  // the caller's
   const RangeFn* fn = nullptr;
   int64_t n = 0;
   int64_t grain = 1;
@@ -78,6 +104,7 @@ struct alignas(kCacheLine) Job {
   alignas(kCacheLine) std::atomic<int> active{0};  // workers that may be looking at the job
 
   void start(int64_t total, int64_t piece, int64_t count, const RangeFn& function) {
+    cpu = current_cpu();
     fn = &function;
     n = total;
     grain = piece;
@@ -277,6 +304,7 @@ class Pool {
     Job& job = jobs_[slot];
     job.enter();
     if ((open_.load() & bit(slot)) != 0) {
+      leave_cpu(job.cpu);
       take_pieces(slot);
     }
     job.leave();
