@@ -73,8 +73,8 @@ int current_cpu() {
 #endif
 }
 
-/// Moves this thread away from `cpu`. A worker may be woken where its caller runs and stay there, the
-/// two taking turns, as long as other programs keep the other CPUs busy with whatever little.
+/// Moves this thread away from `cpu`. A worker may be woken where its caller runs and stay there,
+/// the two taking turns, as long as other programs keep the other CPUs busy with whatever little.
 void leave_cpu([[maybe_unused]] int cpu) {
 #if defined(__linux__)
   cpu_set_t allowed;
