@@ -30,9 +30,12 @@ const types = [
 const dtypeKind = 7;
 const dtypeNames = readFileSync(join(root, 'src/dtype.ts'), 'utf8').match(/'(\w+)'/g);
 
-function parameter(param) {
+function parameter(param, position, params) {
   const type = param.operand ? 'Operand' : types[param.kind];
   if (!param.optional) return `${param.name}: ${type}`;
+  // What others have to follow can't be left out.
+  const followed = params.slice(position + 1).some(({ optional }) => !optional);
+  if (followed) return `${param.name}: ${type} | null`;
   return `${param.name}?: ${type}${param.fallback === null ? ' | null' : ''}`;
 }
 

@@ -344,6 +344,12 @@ declare module './array.js' {
     blockQuantize(format: string): MxArray;
     /** The weights, float32 [..., K], of blocks in a GGUF format: see blockQuantize. */
     blockDequantize(format: string): MxArray;
+    /** x · wᵀ + bias for x [..., K] and blocks w, uint8 [N, bytes of a row], in a GGUF format: see blockQuantize. precision 'exact' computes in float32; 'fast' rounds x to 8 bits per group of 32 first, which changes a result by at most the sum over groups of max|x| / 254 · Σ|w|. Unrounded where w is F32, F16 or BF16. Defaults: precision = "exact". */
+    blockLinear(w: MxArray, format: string, bias?: MxArray | null, precision?: string): MxArray;
+    /** Rows of blocks w [N, bytes of a row] as float32 [..., K]. */
+    blockTake(ids: MxArray, format: string): MxArray;
+    /** blockLinear of each row of x [..., K] with the matrix of w [E, N, bytes of a row] that ids [...] names; the axes of ids and those of x before the last broadcast. Defaults: precision = "exact". */
+    blockGatherLinear(w: MxArray, ids: MxArray, format: string, precision?: string): MxArray;
     /** Codes, scales and, in mode 'affine', biases of w, quantised along its last axis. Modes: 'affine' (2, 3, 4, 5, 6 or 8 bits, groups of 32, 64 or 128), 'mxfp4', 'nvfp4', 'mxfp8'. Defaults: mode = "affine". */
     quantize(
       groupSize?: number | null,
@@ -361,7 +367,7 @@ declare module './array.js' {
       globalScale?: MxArray | null,
       dtype?: Dtype | null,
     ): MxArray;
-    /** x · wᵀ, or x · w unless transpose, for w as quantize() gives it. Fast on the CPU for x of float32 and affine w of 4 or 8 bits. Defaults: transpose = true, mode = "affine". */
+    /** x · wᵀ, or x · w unless transpose, for w as quantize() gives it. On the CPU x · wᵀ is computed in float32 whatever x is; there precision 'fast' rounds x to 8 bits per group of 32 first, see blockLinear, save in mode 'mxfp8', which knows 'exact' only. Defaults: transpose = true, mode = "affine", precision = "exact". */
     quantizedMatmul(
       w: MxArray,
       scales: MxArray,
@@ -370,8 +376,29 @@ declare module './array.js' {
       groupSize?: number | null,
       bits?: number | null,
       mode?: string,
+      precision?: string,
     ): MxArray;
-    /** quantizedMatmul of the matrices of x and w that the indices name. Defaults: transpose = true, mode = "affine", sortedIndices = false. */
+    /** x · wᵀ + bias for w [N, K] as quantize() gives it: see quantizedMatmul. Defaults: mode = "affine", precision = "exact". */
+    quantizedLinear(
+      w: MxArray,
+      scales: MxArray,
+      biases?: MxArray | null,
+      bias?: MxArray | null,
+      groupSize?: number | null,
+      bits?: number | null,
+      mode?: string,
+      precision?: string,
+    ): MxArray;
+    /** Rows of w [N, K] as quantize() gives it, in float32 [..., K]. Defaults: mode = "affine". */
+    quantizedTake(
+      scales: MxArray,
+      biases: MxArray | null,
+      ids: MxArray,
+      groupSize?: number | null,
+      bits?: number | null,
+      mode?: string,
+    ): MxArray;
+    /** quantizedMatmul of the matrices of x and w that the indices name. On the CPU rows that meet the same matrix of w are multiplied together, sorted or not. Defaults: transpose = true, mode = "affine", sortedIndices = false, precision = "exact". */
     gatherQmm(
       w: MxArray,
       scales: MxArray,
@@ -384,13 +411,8 @@ declare module './array.js' {
       mode?: string,
       globalScale?: MxArray | null,
       sortedIndices?: boolean,
+      precision?: string,
     ): MxArray;
-    /** x · wᵀ + bias for x [..., K] and blocks w, uint8 [N, bytes of a row], in a GGUF format: see blockQuantize. precision 'exact' computes in float32; 'fast' rounds x to 8 bits per group of 32 first, which changes a result by at most the sum over groups of max|x| / 254 · Σ|w|. Unrounded where w is F32, F16 or BF16. Defaults: precision = "exact". */
-    blockLinear(w: MxArray, format: string, bias?: MxArray | null, precision?: string): MxArray;
-    /** Rows of blocks w [N, bytes of a row] as float32 [..., K]. */
-    blockTake(ids: MxArray, format: string): MxArray;
-    /** blockLinear of each row of x [..., K] with the matrix of w [E, N, bytes of a row] that ids [...] names; the axes of ids and those of x before the last broadcast. Defaults: precision = "exact". */
-    blockGatherLinear(w: MxArray, ids: MxArray, format: string, precision?: string): MxArray;
   }
 }
 
@@ -548,13 +570,15 @@ for (const name of [
   'randomCategorical',
   'blockQuantize',
   'blockDequantize',
-  'quantize',
-  'dequantize',
-  'quantizedMatmul',
-  'gatherQmm',
   'blockLinear',
   'blockTake',
   'blockGatherLinear',
+  'quantize',
+  'dequantize',
+  'quantizedMatmul',
+  'quantizedLinear',
+  'quantizedTake',
+  'gatherQmm',
 ]) {
   const op = bind<(...args: unknown[]) => MxArray>(name);
   Object.defineProperty(MxArray.prototype, name, {

@@ -656,6 +656,21 @@ export const blockQuantize = bind<(w: MxArray, format: string) => MxArray>('bloc
 export const blockDequantize =
   bind<(blocks: MxArray, format: string) => MxArray>('blockDequantize');
 
+/** x · wᵀ + bias for x [..., K] and blocks w, uint8 [N, bytes of a row], in a GGUF format: see blockQuantize. precision 'exact' computes in float32; 'fast' rounds x to 8 bits per group of 32 first, which changes a result by at most the sum over groups of max|x| / 254 · Σ|w|. Unrounded where w is F32, F16 or BF16. Defaults: precision = "exact". */
+export const blockLinear =
+  bind<
+    (x: MxArray, w: MxArray, format: string, bias?: MxArray | null, precision?: string) => MxArray
+  >('blockLinear');
+
+/** Rows of blocks w [N, bytes of a row] as float32 [..., K]. */
+export const blockTake = bind<(w: MxArray, ids: MxArray, format: string) => MxArray>('blockTake');
+
+/** blockLinear of each row of x [..., K] with the matrix of w [E, N, bytes of a row] that ids [...] names; the axes of ids and those of x before the last broadcast. Defaults: precision = "exact". */
+export const blockGatherLinear =
+  bind<(x: MxArray, w: MxArray, ids: MxArray, format: string, precision?: string) => MxArray>(
+    'blockGatherLinear',
+  );
+
 /** Codes, scales and, in mode 'affine', biases of w, quantised along its last axis. Modes: 'affine' (2, 3, 4, 5, 6 or 8 bits, groups of 32, 64 or 128), 'mxfp4', 'nvfp4', 'mxfp8'. Defaults: mode = "affine". */
 export const quantize =
   bind<
@@ -683,7 +698,7 @@ export const dequantize =
     ) => MxArray
   >('dequantize');
 
-/** x · wᵀ, or x · w unless transpose, for w as quantize() gives it. Fast on the CPU for x of float32 and affine w of 4 or 8 bits. Defaults: transpose = true, mode = "affine". */
+/** x · wᵀ, or x · w unless transpose, for w as quantize() gives it. On the CPU x · wᵀ is computed in float32 whatever x is; there precision 'fast' rounds x to 8 bits per group of 32 first, see blockLinear, save in mode 'mxfp8', which knows 'exact' only. Defaults: transpose = true, mode = "affine", precision = "exact". */
 export const quantizedMatmul =
   bind<
     (
@@ -695,10 +710,41 @@ export const quantizedMatmul =
       groupSize?: number | null,
       bits?: number | null,
       mode?: string,
+      precision?: string,
     ) => MxArray
   >('quantizedMatmul');
 
-/** quantizedMatmul of the matrices of x and w that the indices name. Defaults: transpose = true, mode = "affine", sortedIndices = false. */
+/** x · wᵀ + bias for w [N, K] as quantize() gives it: see quantizedMatmul. Defaults: mode = "affine", precision = "exact". */
+export const quantizedLinear =
+  bind<
+    (
+      x: MxArray,
+      w: MxArray,
+      scales: MxArray,
+      biases?: MxArray | null,
+      bias?: MxArray | null,
+      groupSize?: number | null,
+      bits?: number | null,
+      mode?: string,
+      precision?: string,
+    ) => MxArray
+  >('quantizedLinear');
+
+/** Rows of w [N, K] as quantize() gives it, in float32 [..., K]. Defaults: mode = "affine". */
+export const quantizedTake =
+  bind<
+    (
+      w: MxArray,
+      scales: MxArray,
+      biases: MxArray | null,
+      ids: MxArray,
+      groupSize?: number | null,
+      bits?: number | null,
+      mode?: string,
+    ) => MxArray
+  >('quantizedTake');
+
+/** quantizedMatmul of the matrices of x and w that the indices name. On the CPU rows that meet the same matrix of w are multiplied together, sorted or not. Defaults: transpose = true, mode = "affine", sortedIndices = false, precision = "exact". */
 export const gatherQmm =
   bind<
     (
@@ -714,20 +760,6 @@ export const gatherQmm =
       mode?: string,
       globalScale?: MxArray | null,
       sortedIndices?: boolean,
+      precision?: string,
     ) => MxArray
   >('gatherQmm');
-
-/** x · wᵀ + bias for x [..., K] and blocks w, uint8 [N, bytes of a row], in a GGUF format: see blockQuantize. precision 'exact' computes in float32; 'fast' rounds x to 8 bits per group of 32 first, which changes a result by at most the sum over groups of max|x| / 254 · Σ|w|. Unrounded where w is F32, F16 or BF16. Defaults: precision = "exact". */
-export const blockLinear =
-  bind<
-    (x: MxArray, w: MxArray, format: string, bias?: MxArray | null, precision?: string) => MxArray
-  >('blockLinear');
-
-/** Rows of blocks w [N, bytes of a row] as float32 [..., K]. */
-export const blockTake = bind<(w: MxArray, ids: MxArray, format: string) => MxArray>('blockTake');
-
-/** blockLinear of each row of x [..., K] with the matrix of w [E, N, bytes of a row] that ids [...] names; the axes of ids and those of x before the last broadcast. Defaults: precision = "exact". */
-export const blockGatherLinear =
-  bind<(x: MxArray, w: MxArray, ids: MxArray, format: string, precision?: string) => MxArray>(
-    'blockGatherLinear',
-  );

@@ -48,7 +48,8 @@ array conv1d_on_cpu(const array& input, const array& weight, int stride, int pad
 
 std::vector<Op> linear_rows() {
   return {
-      op("matmul", "Matrix product over the last two axes.", mx::matmul, arg("a"), arg("b")),
+      op("matmul", "Matrix product over the last two axes.", mx::matmul, arg("a"), arg("b"))
+          .on_cpu(cpu::matmul),
       op("addmm", "beta · c + alpha · a · b.", addmm, arg("c"), arg("a"), arg("b"),
          opt("alpha", 1.0f), opt("beta", 1.0f)),
       op("linear", "x · weightᵀ + bias; weight is [out, in].", linear, arg("x"), arg("weight"),

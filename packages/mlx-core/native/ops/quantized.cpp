@@ -1,156 +1,316 @@
-// Rows of mlx/ops.h for quantised weights, and our own for weights in blocks as GGUF files have
-// them.
+// Rows for weights that MLX has quantised: mlx/ops.h, and our own beside them. MLX's functions
+// leave to the caller that the shapes of scales fit those of codes and that indices lie within;
+// this is checked here.
+#include <limits>
+#include <numeric>
+#include <sstream>
 #include <string>
 
 #include "core/errors.h"
 #include "kernels/cpu/quantized_primitives.h"
 #include "mlx/ops.h"
 #include "ops/indices.h"
+#include "ops/products.h"
 #include "ops/rows.h"
-#include "quant/block_arrays.h"
-#include "quant/quantize.h"
 
 namespace mlx_runners {
 namespace {
 
 using mx::array;
+using Arrays = std::vector<array>;
 using Maybe = std::optional<array>;
+using MaybeInt = std::optional<int>;
 using S = mx::StreamOrDevice;
 
-// ---- MLX's formats ----
+// ---- formats ----
 
-std::optional<cpu::WeightFormat> affine_format(int bits, const mx::Dtype& scales) {
-  using cpu::WeightFormat;
-  const bool four = bits == 4;
-  if (scales == mx::float32) return four ? WeightFormat::Affine4_F32 : WeightFormat::Affine8_F32;
-  if (scales == mx::float16) return four ? WeightFormat::Affine4_F16 : WeightFormat::Affine8_F16;
-  if (scales == mx::bfloat16) return four ? WeightFormat::Affine4_BF16 : WeightFormat::Affine8_BF16;
-  return std::nullopt;
-}
+struct Quantization {
+  std::string mode;
+  int group;
+  int bits;
 
-// The weights as our kernels know them; nothing for what MLX has to do or to refuse.
-std::optional<cpu::WeightArrays> affine_weights(const array& x, const array& w, const array& scales,
-                                                const Maybe& biases, bool transpose, int group_size,
-                                                int bits, const std::string& mode) {
-  const bool known = mode == "affine" && transpose && (bits == 4 || bits == 8) &&
-                     (group_size == 32 || group_size == 64 || group_size == 128);
-  if (!known || !biases || w.ndim() != 2 || scales.ndim() != 2 || w.dtype() != mx::uint32 ||
-      x.ndim() == 0 || x.size() == 0 || w.size() == 0) {
-    return std::nullopt;
+  bool affine() const { return mode == "affine"; }
+};
+
+Quantization quantization(MaybeInt group, MaybeInt bits, const std::string& mode) {
+  if (mode == "affine") {
+    const Quantization given{mode, group.value_or(64), bits.value_or(4)};
+    const bool known = given.bits >= 2 && given.bits <= 8 && given.bits != 7 &&
+                       (given.group == 32 || given.group == 64 || given.group == 128);
+    if (known) return given;
+    throw CodedError("DTYPE",
+                     "affine weights have 2, 3, 4, 5, 6 or 8 bits, in groups of 32, 64 or 128");
   }
-  const int depth = x.shape(-1);
-  const auto format = affine_format(bits, scales.dtype());
-  const bool fits = int64_t{w.shape(1)} * 32 == int64_t{depth} * bits &&
-                    scales.shape() == mx::Shape{w.shape(0), depth / group_size} &&
-                    depth % group_size == 0 && biases->shape() == scales.shape() &&
-                    biases->dtype() == scales.dtype();
-  if (!format || !fits) return std::nullopt;
-  const int shift = group_size == 32 ? 0 : group_size == 64 ? 1 : 2;
-  return cpu::WeightArrays{*format, {w, scales, *biases}, depth, shift};
+  const bool fp4 = mode == "mxfp4" || mode == "nvfp4";
+  if (!fp4 && mode != "mxfp8") {
+    throw CodedError("DTYPE", "mode has to be 'affine', 'mxfp4', 'nvfp4' or 'mxfp8'");
+  }
+  const Quantization only{mode, mode == "nvfp4" ? 16 : 32, fp4 ? 4 : 8};
+  if (group.value_or(only.group) == only.group && bits.value_or(only.bits) == only.bits)
+    return only;
+  throw CodedError("DTYPE", mode + " weights have " + std::to_string(only.bits) +
+                                " bits, in groups of " + std::to_string(only.group));
 }
 
-array quantized_matmul_on_cpu(const array& x, const array& w, const array& scales,
-                              const Maybe& biases, bool transpose, std::optional<int> group_size,
-                              std::optional<int> bits, const std::string& mode, S s) {
+std::optional<cpu::WeightFormat> format_of(const Quantization& q, const mx::Dtype& scales) {
+  using enum cpu::WeightFormat;
+  if (!q.affine()) {
+    if (scales != mx::uint8) return std::nullopt;
+    return q.mode == "mxfp4" ? Mxfp4 : q.mode == "nvfp4" ? Nvfp4 : Mxfp8;
+  }
+  const cpu::WeightFormat first = q.bits == 2   ? Affine2_F32
+                                  : q.bits == 3 ? Affine3_F32
+                                  : q.bits == 4 ? Affine4_F32
+                                  : q.bits == 5 ? Affine5_F32
+                                  : q.bits == 6 ? Affine6_F32
+                                                : Affine8_F32;
+  const int type = scales == mx::float32    ? 0
+                   : scales == mx::float16  ? 1
+                   : scales == mx::bfloat16 ? 2
+                                            : -1;
+  if (type < 0) return std::nullopt;
+  return static_cast<cpu::WeightFormat>(static_cast<int>(first) + type);
+}
+
+std::string text(const mx::Shape& shape) {
+  std::ostringstream out;
+  out << shape;
+  return out.str();
+}
+
+// MLX divides by these without looking at them.
+Arrays quantize(const array& w, MaybeInt group_size, MaybeInt bits, const std::string& mode,
+                const Maybe& global_scale, S s) {
+  const Quantization q = quantization(group_size, bits, mode);
+  return mx::quantize(w, q.group, q.bits, mode, global_scale, s);
+}
+array dequantize(const array& w, const array& scales, const Maybe& biases, MaybeInt group_size,
+                 MaybeInt bits, const std::string& mode, const Maybe& global_scale,
+                 std::optional<mx::Dtype> dtype, S s) {
+  const Quantization q = quantization(group_size, bits, mode);
+  return mx::dequantize(w, scales, biases, q.group, q.bits, mode, global_scale, dtype, s);
+}
+
+// What MLX reads without a look at it: codes in rows of whole groups, and scales and biases for
+// each.
+void check_weights(const array& w, const array& scales, const Maybe& biases,
+                   const Quantization& q) {
+  if (w.dtype() != mx::uint32) throw CodedError("DTYPE", "w has to be uint32, as by quantize()");
+  if (q.affine() != biases.has_value()) {
+    throw CodedError("SHAPE", q.affine() ? "affine weights need biases"
+                                         : "weights of mode '" + q.mode + "' have no biases");
+  }
+  if (w.ndim() < 2) throw CodedError("SHAPE", "w has to have at least 2 axes");
+  mx::Shape wanted = w.shape();
+  const int64_t bits = int64_t{w.shape(-1)} * 32;
+  wanted.back() = static_cast<int>(bits / q.bits / q.group);
+  if (bits % (int64_t{q.bits} * q.group) != 0 || scales.shape() != wanted) {
+    throw CodedError("SHAPE", "for codes of shape " + text(w.shape()) + ", with " +
+                                  std::to_string(q.bits) + " bits and groups of " +
+                                  std::to_string(q.group) + ", scales have to have shape " +
+                                  text(wanted));
+  }
+  if (biases && biases->shape() != wanted) {
+    throw CodedError("SHAPE", "biases have to have the shape of scales, " + text(wanted));
+  }
+}
+
+// Rows of checked weights as our kernels know them: those of a matrix [N, K], or of matrices [E, N,
+// K]. Nothing where MLX has to do or to refuse it.
+std::optional<cpu::WeightArrays> kernel_weights(const array& w, const array& scales,
+                                                const Maybe& biases, const Quantization& q, S s) {
+  const auto format = format_of(q, scales.dtype());
+  const int64_t depth = int64_t{w.shape(-1)} * 32 / q.bits;
+  const bool fits = w.size() > 0 && depth % 32 == 0 && depth <= std::numeric_limits<int>::max();
+  if (!format || !fits || (biases && biases->dtype() != scales.dtype())) return std::nullopt;
+  cpu::WeightArrays weights{*format, {w, scales}, static_cast<int>(depth)};
+  if (biases) weights.arrays.push_back(*biases);
+  if (q.affine()) weights.group_shift = q.group == 32 ? 0 : q.group == 64 ? 1 : 2;
+  if (w.ndim() > 3) {
+    for (array& a : weights.arrays) a = mx::flatten(a, 0, -3, s);
+  }
+  return weights;
+}
+
+bool is_activation(const array& x) {
+  return x.size() > 0 &&
+         (x.dtype() == mx::float32 || x.dtype() == mx::float16 || x.dtype() == mx::bfloat16);
+}
+
+// The type that MLX gives to products.
+mx::Dtype product_type(const array& x, const array& scales, const Quantization& q) {
+  return q.affine() ? mx::promote_types(x.dtype(), scales.dtype()) : x.dtype();
+}
+
+// Dequantised weights in float32: codes, scales and biases from `first` on.
+array dense(const Arrays& in, size_t first, const Quantization& q, S s) {
+  const array scales = q.affine() ? mx::astype(in[first + 1], mx::float32, s) : in[first + 1];
+  const Maybe biases = q.affine() ? Maybe(mx::astype(in[first + 2], mx::float32, s)) : std::nullopt;
+  return mx::dequantize(in[first], scales, biases, q.group, q.bits, q.mode, std::nullopt,
+                        mx::float32, s);
+}
+size_t arrays_of(const Quantization& q) { return q.affine() ? 3 : 2; }
+
+// ---- products ----
+
+// What MLX has made of x and w. It divides by their sizes, so it must not compute what is empty.
+array computable(const array& product, const array& x, const array& w, S s) {
+  const bool empty = x.size() == 0 || w.size() == 0;
+  return empty ? mx::zeros(product.shape(), product.dtype(), s) : product;
+}
+
+array quantized_linear(const array& x, const array& w, const array& scales, const Maybe& biases,
+                       const Maybe& bias, MaybeInt group_size, MaybeInt bits,
+                       const std::string& mode, const std::string& precision_name, S s) {
   const mx::Stream stream = mx::to_stream(s);
-  const auto weights = affine_weights(x, w, scales, biases, transpose, group_size.value_or(64),
-                                      bits.value_or(4), mode);
-  if (!weights || x.dtype() != mx::float32) {
-    return mx::quantized_matmul(x, w, scales, biases, transpose, group_size, bits, mode, s);
+  const Quantization q = quantization(group_size, bits, mode);
+  const cpu::Precision precision = precision_named(precision_name);
+  check_weights(w, scales, biases, q);
+  if (bias) {
+    if (w.ndim() != 2) throw CodedError("SHAPE", "w has to have 2 axes");
+    check_bias(bias, w);
   }
-  auto composed = [group_size, bits, mode, stream](const std::vector<array>& in) {
-    return std::vector<array>{
-        mx::quantized_matmul(in[0], in[1], in[2], in[3], true, group_size, bits, mode, stream)};
+  if (x.ndim() == 0) throw CodedError("SHAPE", "x has to have at least 1 axis");
+  const auto weights = w.ndim() == 2 ? kernel_weights(w, scales, biases, q, stream) : std::nullopt;
+  const bool ours = stream.device == mx::Device::cpu && weights && is_activation(x) &&
+                    x.shape(-1) == weights->depth && (!bias || is_activation(*bias));
+  if (!ours) {
+    const array product = computable(
+        mx::quantized_matmul(x, w, scales, biases, true, q.group, q.bits, mode, s), x, w, s);
+    return bias ? mx::add(product, *bias, s) : product;
+  }
+  // Not MLX's quantized_matmul, which has no vmap.
+  auto composed = [q, stream](const Arrays& in) {
+    const array product = mx::matmul(in[0], mx::transpose(dense(in, 1, q, stream), stream), stream);
+    const size_t bias_at = 1 + arrays_of(q);
+    return Arrays{in.size() > bias_at ? mx::add(product, in[bias_at], stream) : product};
   };
-  return cpu::quantized_linear(x, *weights, std::nullopt, cpu::Precision::kExact,
-                               std::move(composed), stream);
+  mx::Dtype dtype = product_type(x, scales, q);
+  if (bias) dtype = mx::promote_types(dtype, bias->dtype());
+  const Maybe bias32 = bias ? Maybe(in_float32(*bias, stream)) : std::nullopt;
+  return mx::astype(cpu::quantized_linear(in_float32(x, stream), *weights, bias32, precision,
+                                          std::move(composed), stream),
+                    dtype, stream);
 }
 
-// ---- blocks ----
-
-cpu::Precision precision_named(const std::string& name) {
-  if (name == "exact") return cpu::Precision::kExact;
-  if (name == "fast") return cpu::Precision::kFast;
-  throw CodedError("DTYPE", "precision has to be 'exact' or 'fast'");
-}
-
-// w as rows of whole blocks, with `axes` axes.
-cpu::WeightArrays block_weights(const array& w, BlockFormat format, size_t axes) {
-  const auto [weights, bytes] = block_size(format);
-  if (w.dtype() != mx::uint8) throw CodedError("DTYPE", "blocks are uint8, as bytes of a file");
-  if (w.ndim() != axes || w.size() == 0 || w.shape(-1) % bytes != 0) {
-    throw CodedError("SHAPE", "w has to have " + std::to_string(axes) +
-                                  " axes, the last of whole blocks: those of " +
-                                  std::string(name_of(format)) + " have " + std::to_string(bytes) +
-                                  " bytes");
+array quantized_matmul(const array& x, const array& w, const array& scales, const Maybe& biases,
+                       bool transpose, MaybeInt group_size, MaybeInt bits, const std::string& mode,
+                       const std::string& precision, S s) {
+  if (transpose) {
+    return quantized_linear(x, w, scales, biases, std::nullopt, group_size, bits, mode, precision,
+                            s);
   }
-  return {static_cast<cpu::WeightFormat>(format), {w}, w.shape(-1) / bytes * weights};
+  const Quantization q = quantization(group_size, bits, mode);
+  precision_named(precision);
+  check_weights(w, scales, biases, q);
+  if (x.ndim() == 0) throw CodedError("SHAPE", "x has to have at least 1 axis");
+  return computable(mx::quantized_matmul(x, w, scales, biases, false, q.group, q.bits, mode, s), x,
+                    w, s);
 }
 
-void check_rows(const array& x, const cpu::WeightArrays& w) {
-  if (x.ndim() == 0 || x.shape(-1) != w.depth) {
-    throw CodedError("SHAPE", "the last axis of x has to have the weights of a row of w, " +
-                                  std::to_string(w.depth));
+// ---- products of matrices that indices name ----
+
+// The number of matrices in x.
+int matrices_of(const array& x) {
+  return std::accumulate(x.shape().begin(), x.shape().end() - 2, 1, std::multiplies<int>());
+}
+
+// The indices that MLX takes where none are given: all matrices of x, in their own axes.
+array indices_of(const array& x, S s) {
+  return mx::reshape(mx::arange(matrices_of(x), mx::int64, s),
+                     mx::Shape(x.shape().begin(), x.shape().end() - 2), s);
+}
+
+// For MLX, which reads where unsigned indices point: those from the end counted from the start.
+Maybe counted(const Maybe& indices, int size, S s) {
+  if (!indices || mx::issubdtype(indices->dtype(), mx::unsignedinteger)) return indices;
+  const array negative = mx::less(*indices, array(0, indices->dtype()), s);
+  return mx::where(negative, mx::add(*indices, array(size, indices->dtype()), s), *indices, s);
+}
+
+array gather_qmm(const array& x, const array& w, const array& scales, const Maybe& biases,
+                 const Maybe& lhs, const Maybe& rhs, bool transpose, MaybeInt group_size,
+                 MaybeInt bits, const std::string& mode, const Maybe& global_scale, bool sorted,
+                 const std::string& precision_name, S s) {
+  if (!lhs && !rhs && !global_scale) {
+    return quantized_matmul(x, w, scales, biases, transpose, group_size, bits, mode, precision_name,
+                            s);
   }
-}
-
-array block_linear(const array& x, const array& w, const std::string& format_name,
-                   const Maybe& bias, const std::string& precision, S s) {
   const mx::Stream stream = mx::to_stream(s);
-  const BlockFormat format = format_named(format_name);
-  const cpu::WeightArrays weights = block_weights(w, format, 2);
-  check_rows(x, weights);
-  if (bias && bias->shape() != mx::Shape{w.shape(0)}) {
-    throw CodedError("SHAPE",
-                     "bias has to have one number per row of w, " + std::to_string(w.shape(0)));
+  const Quantization q = quantization(group_size, bits, mode);
+  const cpu::Precision precision = precision_named(precision_name);
+  check_weights(w, scales, biases, q);
+  if (x.ndim() < 2) throw CodedError("SHAPE", "x has to have at least 2 axes");
+  if (lhs) check_indices("gatherQmm", *lhs, static_cast<size_t>(matrices_of(x)), s);
+  if (rhs) check_indices("gatherQmm", *rhs, static_cast<size_t>(matrices_of(w)), s);
+  const auto weights = transpose && !global_scale && stream.device == mx::Device::cpu
+                           ? kernel_weights(w, scales, biases, q, stream)
+                           : std::nullopt;
+  if (!weights || !is_activation(x) || x.shape(-1) != weights->depth) {
+    const array product = mx::gather_qmm(x, w, scales, biases, counted(lhs, matrices_of(x), s),
+                                         counted(rhs, matrices_of(w), s), transpose, q.group,
+                                         q.bits, mode, global_scale, sorted, s);
+    return computable(product, x, w, s);
   }
-  auto composed = [format, stream](const std::vector<array>& in) {
-    const array columns = mx::transpose(dequantized(in[1], format, stream), stream);
-    const array product = mx::matmul(in[0], columns, stream);
-    return std::vector<array>{in.size() > 2 ? mx::add(product, in[2], stream) : product};
+  const Arrays pairs =
+      mx::broadcast_arrays({lhs ? mx::astype(*lhs, mx::int64, s) : indices_of(x, s),
+                            rhs ? mx::astype(*rhs, mx::int64, s) : indices_of(w, s)},
+                           s);
+  mx::Shape shape = pairs[0].shape();
+  shape.insert(shape.end(), {x.shape(-2), w.shape(-2)});
+  const mx::Dtype dtype = product_type(x, scales, q);
+  if (pairs[0].size() == 0) return mx::zeros(shape, dtype, s);
+  auto composed = [q, stream](const Arrays& in) {
+    const size_t count = arrays_of(q);
+    const array& right = in[1 + count];
+    Arrays chosen;
+    for (size_t i = 1; i <= count; ++i) chosen.push_back(mx::take(in[i], right, 0, stream));
+    return Arrays{mx::matmul(mx::take(in[0], in[2 + count], 0, stream),
+                             mx::swapaxes(dense(chosen, 0, q, stream), 1, 2, stream), stream)};
   };
-  return cpu::quantized_linear(x, weights, bias, precision_named(precision), std::move(composed),
-                               stream);
+  cpu::WeightArrays matrices = *weights;
+  if (w.ndim() == 2) {
+    for (array& a : matrices.arrays) a = mx::expand_dims(a, 0, s);
+  }
+  const array blocks =
+      mx::reshape(in_float32(x, stream), {matrices_of(x), x.shape(-2), x.shape(-1)}, s);
+  const array products = cpu::quantized_gather_linear(blocks, matrices, mx::flatten(pairs[0], s),
+                                                      mx::flatten(pairs[1], s), precision,
+                                                      std::move(composed), stream);
+  return mx::astype(mx::reshape(products, shape, s), dtype, s);
 }
 
-array block_take(const array& w, const array& ids, const std::string& format_name, S s) {
-  const mx::Stream stream = mx::to_stream(s);
-  const BlockFormat format = format_named(format_name);
-  const cpu::WeightArrays weights = block_weights(w, format, 2);
-  check_indices("blockTake", ids, static_cast<size_t>(w.shape(0)), s);
-  auto composed = [format, stream](const std::vector<array>& in) {
-    return std::vector<array>{dequantized(mx::take(in[0], in[1], 0, stream), format, stream)};
-  };
-  return cpu::quantized_take_rows(weights, mx::astype(ids, mx::int64, stream), std::move(composed),
-                                  stream);
-}
+// ---- embeddings ----
 
-array block_gather_linear(const array& x, const array& w, const array& ids,
-                          const std::string& format_name, const std::string& precision, S s) {
+array quantized_take(const array& w, const array& scales, const Maybe& biases, const array& ids,
+                     MaybeInt group_size, MaybeInt bits, const std::string& mode, S s) {
   const mx::Stream stream = mx::to_stream(s);
-  const BlockFormat format = format_named(format_name);
-  const cpu::WeightArrays weights = block_weights(w, format, 3);
-  check_rows(x, weights);
-  check_indices("blockGatherLinear", ids, static_cast<size_t>(w.shape(0)), s);
-  mx::Shape shape(x.shape().begin(), x.shape().end() - 1);
-  shape = mx::broadcast_shapes(shape, ids.shape());
-  const auto rows = [&](const array& a, bool depth) {
-    mx::Shape whole = shape;
-    if (depth) whole.push_back(weights.depth);
-    const array all = mx::broadcast_to(a, whole, stream);
-    return mx::reshape(all, depth ? mx::Shape{-1, weights.depth} : mx::Shape{-1}, stream);
+  const Quantization q = quantization(group_size, bits, mode);
+  check_weights(w, scales, biases, q);
+  if (w.ndim() != 2) throw CodedError("SHAPE", "w has to have 2 axes");
+  if (w.shape(-1) % q.bits != 0) {  // of MLX's functions, either
+    throw CodedError("SHAPE", "rows of w have to have a multiple of 32 weights");
+  }
+  check_indices("quantizedTake", ids, static_cast<size_t>(w.shape(0)), s);
+  mx::Shape shape = ids.shape();
+  shape.push_back(static_cast<int>(int64_t{w.shape(-1)} * 32 / q.bits));
+  if (ids.size() == 0) return mx::zeros(shape, mx::float32, s);
+  auto composed = [q, stream](const Arrays& in) {
+    const array rows = mx::reshape(in.back(), {-1}, stream);
+    Arrays taken;
+    for (size_t i = 0; i < arrays_of(q); ++i) taken.push_back(mx::take(in[i], rows, 0, stream));
+    mx::Shape each = in.back().shape();
+    each.push_back(-1);
+    return Arrays{mx::reshape(dense(taken, 0, q, stream), each, stream)};
   };
-  auto composed = [format, stream](const std::vector<array>& in) {
-    const array chosen = dequantized(mx::take(in[1], in[2], 0, stream), format, stream);
-    const array products =
-        mx::matmul(mx::expand_dims(in[0], 1, stream), mx::swapaxes(chosen, 1, 2, stream), stream);
-    return std::vector<array>{mx::squeeze(products, 1, stream)};
-  };
-  const array products = cpu::quantized_gather_linear(
-      rows(x, true), weights, rows(mx::astype(ids, mx::int64, stream), false),
-      precision_named(precision), std::move(composed), stream);
-  shape.push_back(w.shape(1));
-  return mx::reshape(products, shape, stream);
+  const array indices = mx::astype(ids, mx::int64, stream);
+  if (const auto weights = kernel_weights(w, scales, biases, q, stream)) {
+    return cpu::quantized_take_rows(*weights, indices, std::move(composed), stream);
+  }
+  Arrays inputs{w, scales};
+  if (biases) inputs.push_back(*biases);
+  inputs.push_back(indices);
+  return composed(inputs)[0];
 }
 
 }  // namespace
@@ -160,36 +320,33 @@ std::vector<Op> quantized_rows() {
       op("quantize",
          "Codes, scales and, in mode 'affine', biases of w, quantised along its last axis. Modes: "
          "'affine' (2, 3, 4, 5, 6 or 8 bits, groups of 32, 64 or 128), 'mxfp4', 'nvfp4', 'mxfp8'.",
-         mx::quantize, arg("w"), opt("groupSize", none), opt("bits", none), opt("mode", "affine"),
+         quantize, arg("w"), opt("groupSize", none), opt("bits", none), opt("mode", "affine"),
          opt("globalScale", none)),
-      op("dequantize", "What quantize() has made of w.", mx::dequantize, arg("w"), arg("scales"),
+      op("dequantize", "What quantize() has made of w.", dequantize, arg("w"), arg("scales"),
          opt("biases", none), opt("groupSize", none), opt("bits", none), opt("mode", "affine"),
          opt("globalScale", none), opt("dtype", none)),
       op("quantizedMatmul",
-         "x · wᵀ, or x · w unless transpose, for w as quantize() gives it. Fast on the CPU for x "
-         "of float32 and affine w of 4 or 8 bits.",
-         mx::quantized_matmul, arg("x"), arg("w"), arg("scales"), opt("biases", none),
-         opt("transpose", true), opt("groupSize", none), opt("bits", none), opt("mode", "affine"))
-          .on_cpu(quantized_matmul_on_cpu),
-      op("gatherQmm", "quantizedMatmul of the matrices of x and w that the indices name.",
-         mx::gather_qmm, arg("x"), arg("w"), arg("scales"), opt("biases", none),
+         "x · wᵀ, or x · w unless transpose, for w as quantize() gives it. On the CPU x · wᵀ is "
+         "computed in float32 whatever x is; there precision 'fast' rounds x to 8 bits per group "
+         "of 32 first, see blockLinear, save in mode 'mxfp8', which knows 'exact' only.",
+         quantized_matmul, arg("x"), arg("w"), arg("scales"), opt("biases", none),
+         opt("transpose", true), opt("groupSize", none), opt("bits", none), opt("mode", "affine"),
+         opt("precision", "exact")),
+      op("quantizedLinear",
+         "x · wᵀ + bias for w [N, K] as quantize() gives it: see quantizedMatmul.",
+         quantized_linear, arg("x"), arg("w"), arg("scales"), opt("biases", none),
+         opt("bias", none), opt("groupSize", none), opt("bits", none), opt("mode", "affine"),
+         opt("precision", "exact")),
+      op("quantizedTake", "Rows of w [N, K] as quantize() gives it, in float32 [..., K].",
+         quantized_take, arg("w"), arg("scales"), opt("biases", none), arg("ids"),
+         opt("groupSize", none), opt("bits", none), opt("mode", "affine")),
+      op("gatherQmm",
+         "quantizedMatmul of the matrices of x and w that the indices name. On the CPU rows that "
+         "meet the same matrix of w are multiplied together, sorted or not.",
+         gather_qmm, arg("x"), arg("w"), arg("scales"), opt("biases", none),
          opt("lhsIndices", none), opt("rhsIndices", none), opt("transpose", true),
          opt("groupSize", none), opt("bits", none), opt("mode", "affine"), opt("globalScale", none),
-         opt("sortedIndices", false)),
-      op("blockLinear",
-         "x · wᵀ + bias for x [..., K] and blocks w, uint8 [N, bytes of a row], in a GGUF format: "
-         "see blockQuantize. precision 'exact' computes in float32; 'fast' rounds x to 8 bits per "
-         "group of 32 first, which changes a result by at most the sum over groups of max|x| / 254 "
-         "· Σ|w|. Unrounded where w is F32, F16 or BF16.",
-         block_linear, arg("x"), arg("w"), arg("format"), opt("bias", none),
-         opt("precision", "exact")),
-      op("blockTake", "Rows of blocks w [N, bytes of a row] as float32 [..., K].", block_take,
-         arg("w"), arg("ids"), arg("format")),
-      op("blockGatherLinear",
-         "blockLinear of each row of x [..., K] with the matrix of w [E, N, bytes of a row] that "
-         "ids [...] names; the axes of ids and those of x before the last broadcast.",
-         block_gather_linear, arg("x"), arg("w"), arg("ids"), arg("format"),
-         opt("precision", "exact")),
+         opt("sortedIndices", false), opt("precision", "exact")),
   };
 }
 

@@ -33,8 +33,12 @@ class Weights {
     matrix_.rows.depth = depth;
     if (format <= WeightFormat::Q6_K) {
       fill_blocks(static_cast<BlockFormat>(format), random);
+    } else if (side_arrays(format) == 2) {
+      constexpr int kBits[] = {4, 8, 2, 3, 5, 6};
+      const int kind = static_cast<int>(format) - static_cast<int>(WeightFormat::Affine4_F32);
+      fill_affine(kBits[kind / 3], kind % 3, random);
     } else {
-      fill_affine(static_cast<int>(format) - static_cast<int>(WeightFormat::Affine4_F32), random);
+      fill_small_floats(random);
     }
   }
 
@@ -95,10 +99,20 @@ class Weights {
     }
   }
 
-  /// kind: bits (4, 8) and the type of scales and biases (float32, float16, bfloat16).
-  void fill_affine(int kind, std::mt19937_64& random) {
+  /// Row n's code k, of those that follow one another bit by bit.
+  int code_at(const Array& codes, int64_t n, int64_t k, int bits) const {
+    int code = 0;
+    for (int i = 0; i < bits; ++i) {
+      const int64_t at = k * bits + i;
+      const uint8_t byte = codes[static_cast<size_t>(n * matrix_.rows.row_bytes + at / 8)];
+      code |= (byte >> at % 8 & 1) << i;
+    }
+    return code;
+  }
+
+  /// bits, and the type of scales and biases: float32, float16 or bfloat16.
+  void fill_affine(int bits, int type, std::mt19937_64& random) {
     WeightRows& rows = matrix_.rows;
-    const int bits = kind < 3 ? 4 : 8;
     do {
       rows.group_shift = static_cast<int>(draw(random, 0, 2));
     } while (rows.depth % (32 << rows.group_shift) != 0);
@@ -106,7 +120,7 @@ class Weights {
     rows.scale_step = rows.depth / group;
     rows.row_bytes = rows.depth * bits / 8;
     const int64_t count = matrix_.columns * rows.scale_step;
-    const int size = kind % 3 == 0 ? 4 : 2;
+    const int size = type == 0 ? 4 : 2;
     const Array& codes = make(matrix_.columns * rows.row_bytes, random);
     const Array& scales = make(count * size, random);
     const Array& biases = make(count * size, random);
@@ -120,23 +134,61 @@ class Weights {
         uint8_t* to = array.data() + i * size;
         const uint16_t half = half_of_float(number);
         const uint16_t bfloat = bfloat_of_float(number);
-        if (kind % 3 == 0) std::memcpy(to, &number, sizeof(number));
-        if (kind % 3 == 1) std::memcpy(to, &half, sizeof(half));
-        if (kind % 3 == 2) std::memcpy(to, &bfloat, sizeof(bfloat));
-        stored.push_back(kind % 3 == 0   ? number
-                         : kind % 3 == 1 ? float_of_half(half)
-                                         : float_of_bfloat(bfloat));
+        if (type == 0) std::memcpy(to, &number, sizeof(number));
+        if (type == 1) std::memcpy(to, &half, sizeof(half));
+        if (type == 2) std::memcpy(to, &bfloat, sizeof(bfloat));
+        stored.push_back(type == 0   ? number
+                         : type == 1 ? float_of_half(half)
+                                     : float_of_bfloat(bfloat));
       }
       return stored;
     };
-    const std::vector<float> scale = fill(scales, bits == 4 ? 0.1f : 0.01f);
+    const std::vector<float> scale = fill(scales, 1.5f / static_cast<float>((1 << bits) - 1));
     const std::vector<float> bias = fill(biases, 0.5f);
     for (int64_t n = 0; n < matrix_.columns; ++n) {
       for (int64_t k = 0; k < rows.depth; ++k) {
-        const uint8_t byte = codes[static_cast<size_t>(n * rows.row_bytes + k * bits / 8)];
-        const int code = bits == 8 ? byte : k % 2 == 0 ? byte & 15 : byte >> 4;
         const auto i = static_cast<size_t>(n * rows.scale_step + k / group);
-        values_.push_back(static_cast<double>(scale[i]) * code + bias[i]);
+        values_.push_back(static_cast<double>(scale[i]) * code_at(codes, n, k, bits) + bias[i]);
+      }
+    }
+  }
+
+  /// A small float with that many bits of exponent, and NaN as any other number.
+  static double small_float(int code, int exponent_bits, int fraction_bits) {
+    const int bias = (1 << (exponent_bits - 1)) - 1;
+    const int fraction = code & ((1 << fraction_bits) - 1);
+    const int exponent = code >> fraction_bits & ((1 << exponent_bits) - 1);
+    const double magnitude = exponent == 0 ? std::ldexp(fraction, 1 - bias - fraction_bits)
+                                           : std::ldexp(fraction + (1 << fraction_bits),
+                                                        exponent - bias - fraction_bits);
+    return code >> (exponent_bits + fraction_bits) == 1 ? -magnitude : magnitude;
+  }
+
+  void fill_small_floats(std::mt19937_64& random) {
+    WeightRows& rows = matrix_.rows;
+    const bool nvfp4 = matrix_.format == WeightFormat::Nvfp4;
+    const int bits = matrix_.format == WeightFormat::Mxfp8 ? 8 : 4;
+    const int64_t group = nvfp4 ? 16 : 32;
+    rows.scale_step = rows.depth / group;
+    rows.row_bytes = rows.depth * bits / 8;
+    const Array& codes = make(matrix_.columns * rows.row_bytes, random);
+    const Array& scales = make(matrix_.columns * rows.scale_step, random);
+    rows.codes = codes.data();
+    rows.scales = scales.data();
+    for (uint8_t& byte : codes) {
+      if (bits == 8 && (byte & 0x7f) == 0x7f) byte ^= 1;  // no NaN
+    }
+    for (uint8_t& byte : scales) {
+      byte = static_cast<uint8_t>(nvfp4 ? (byte & 0x80) | draw(random, 0, 0x30)
+                                        : draw(random, 110, 124));
+    }
+    for (int64_t n = 0; n < matrix_.columns; ++n) {
+      for (int64_t k = 0; k < rows.depth; ++k) {
+        const uint8_t scale = scales[static_cast<size_t>(n * rows.scale_step + k / group)];
+        const double factor = nvfp4 ? small_float(scale, 4, 3) : std::ldexp(1.0, scale - 127);
+        const int code = code_at(codes, n, k, bits);
+        const double value = bits == 8 ? small_float(code, 4, 3) : small_float(code, 2, 1);
+        values_.push_back(factor * value);
       }
     }
   }

@@ -1,5 +1,7 @@
-// Transforms of the products with quantised weights: derivatives by x, and vmap over it.
+// Transforms of the products with quantised weights and with those of 16 bits: derivatives by x,
+// and vmap over it; and of the rows taken from tables of them.
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,13 +30,17 @@ class Operands final : public ArraySource {
   Arrays arrays_;
 };
 
-/// A call of a row of the op table: the arrays, then a string or none.
-mx::array call(const char* name, const Arrays& arrays, const char* text, mx::Stream stream) {
+/// A call of a row of the op table: arrays or nothing, then a string or none, then integers.
+mx::array call(const char* name, const std::vector<std::optional<mx::array>>& given,
+               const char* text, mx::Stream stream, const std::vector<int>& integers = {}) {
   std::vector<Value> values;
-  for (size_t i = 0; i < arrays.size(); ++i) {
-    values.push_back({Tag::Array, 0, static_cast<double>(i)});
+  Arrays arrays;
+  for (const std::optional<mx::array>& array : given) {
+    values.push_back(array ? Value{Tag::Array, 0, static_cast<double>(arrays.size())} : Value{});
+    if (array) arrays.push_back(*array);
   }
   if (text != nullptr) values.push_back({Tag::String, 0, static_cast<double>(intern(text))});
+  for (const int integer : integers) values.push_back({Tag::Int, 0, static_cast<double>(integer)});
   const Operands operands(arrays);
   Arrays results;
   for (const Op& op : op_table()) {
@@ -53,9 +59,8 @@ mx::array numbers(mx::Shape shape, uint64_t seed, mx::Stream stream) {
   return mx::random::uniform(-1.0, 1.0, shape, mx::float32, mx::random::key(seed), stream);
 }
 
-/// `op` of x [3, 256] and weights worth `dense` [5, 256] is a linear function of x;
-/// maps: there is a vmap of it.
-void check(const std::function<mx::array(const mx::array&)>& op, const mx::array& dense, bool maps,
+/// `op` of x [3, 256] and weights worth `dense` [5, 256] is a linear function of x.
+void check(const std::function<mx::array(const mx::array&)>& op, const mx::array& dense,
            mx::Stream stream) {
   const mx::array x = numbers({3, 256}, 1, stream);
   const mx::array weights = numbers({3, 5}, 2, stream);
@@ -72,7 +77,6 @@ void check(const std::function<mx::array(const mx::array&)>& op, const mx::array
                mx::matmul(direction, columns, stream), stream));
   const auto f = [&](const Arrays& in) { return Arrays{op(in[0])}; };
   EXPECT(close(mx::vjp(f, {x}, {weights}).second[0], gradient, stream));
-  if (!maps) return;
   const mx::array stacked = mx::stack({x, direction}, 0, stream);
   EXPECT(close(mx::vmap(f, {0})({stacked})[0], mx::matmul(stacked, columns, stream), stream));
 }
@@ -92,13 +96,13 @@ TEST("blocks") {
       const auto op = [&](const mx::array& x) {
         return call("blockLinear", {x, blocks}, name, stream);
       };
-      check(op, dequantized(blocks, format, stream), true, stream);
+      check(op, dequantized(blocks, format, stream), stream);
     }
     return mx::array(0);
   });
 }
 
-TEST("affine weights") {
+TEST("MLX's formats") {
   Builder builder;
   builder.build([&] {
     const mx::Stream stream = builder.stream;
@@ -107,10 +111,115 @@ TEST("affine weights") {
     mx::eval(parts);
     const mx::array dense = mx::dequantize(parts[0], parts[1], parts[2], 64, 4, "affine",
                                            std::nullopt, std::nullopt, stream);
-    const auto op = [&](const mx::array& x) {
-      return call("quantizedMatmul", {x, parts[0], parts[1], parts[2]}, nullptr, stream);
+    check(
+        [&](const mx::array& x) {
+          return call("quantizedMatmul", {x, parts[0], parts[1], parts[2]}, nullptr, stream);
+        },
+        dense, stream);
+
+    const auto linear = [&](const mx::array& x, const mx::array& bias) {
+      return call("quantizedLinear", {x, parts[0], parts[1], parts[2], bias}, nullptr, stream);
     };
-    check(op, dense, false, stream);  // MLX has no vmap of it
+    const mx::array bias = numbers({5}, 6, stream);
+    const mx::array added = linear(mx::zeros({3, 256}, stream), bias);
+    EXPECT(close(added, mx::broadcast_to(bias, {3, 5}, stream), stream));
+    const mx::array none = mx::zeros({5}, stream);
+    check([&](const mx::array& x) { return linear(x, none); }, dense, stream);
+    return mx::array(0);
+  });
+}
+
+TEST("matrices of MLX's formats that indices name") {
+  Builder builder;
+  builder.build([&] {
+    const mx::Stream stream = builder.stream;
+    const Arrays parts =
+        mx::quantize(numbers({4, 5, 256}, 7, stream), 64, 4, "affine", std::nullopt, stream);
+    mx::eval(parts);
+    const mx::array dense = mx::dequantize(parts[0], parts[1], parts[2], 64, 4, "affine",
+                                           std::nullopt, std::nullopt, stream);
+    // The first matrix for the second row, and so on: rows of x and of the result in one order.
+    const mx::array left = mx::array({1, 2, 0}, mx::int32);
+    const mx::array right = mx::array({3, 1, 3}, mx::int32);
+    const auto op = [&](const mx::array& x) {
+      const mx::array rows = mx::reshape(x, {3, 1, 256}, stream);
+      return call("gatherQmm", {rows, parts[0], parts[1], parts[2], left, right}, nullptr, stream);
+    };
+    const auto expected = [&](const mx::array& x) {
+      const mx::array rows = mx::take(mx::reshape(x, {3, 1, 256}, stream), left, 0, stream);
+      const mx::array chosen = mx::take(dense, right, 0, stream);
+      return mx::matmul(rows, mx::swapaxes(chosen, 1, 2, stream), stream);
+    };
+    const mx::array x = numbers({3, 256}, 1, stream);
+    const mx::array direction = numbers({3, 256}, 3, stream);
+    const mx::array weights = numbers({3, 1, 5}, 2, stream);
+    EXPECT(close(op(x), expected(x), stream));
+    const auto f = [&](const Arrays& in) { return Arrays{op(in[0])}; };
+    const auto g = [&](const Arrays& in) { return Arrays{expected(in[0])}; };
+    EXPECT(
+        close(mx::vjp(f, {x}, {weights}).second[0], mx::vjp(g, {x}, {weights}).second[0], stream));
+    EXPECT(close(mx::jvp(f, {x}, {direction}).second[0], expected(direction), stream));
+    const mx::array stacked = mx::stack({x, direction}, 0, stream);
+    EXPECT(close(mx::vmap(f, {0})({stacked})[0],
+                 mx::stack({expected(x), expected(direction)}, 0, stream), stream));
+
+    // The primitive's own, which nothing above builds.
+    const mx::array again = op(x);
+    const Arrays& inputs = again.inputs();
+    const mx::array gradient = again.primitive().vjp(inputs, {weights}, {0}, {again})[0];
+    EXPECT(close(mx::reshape(gradient, {3, 256}, stream), mx::vjp(g, {x}, {weights}).second[0],
+                 stream));
+    return mx::array(0);
+  });
+}
+
+TEST("rows of MLX's formats") {
+  Builder builder;
+  builder.build([&] {
+    const mx::Stream stream = builder.stream;
+    const Arrays parts =
+        mx::quantize(numbers({7, 64}, 8, stream), 32, 5, "affine", std::nullopt, stream);
+    mx::eval(parts);
+    const mx::array ids = mx::array({6, 0, -1, 2}, mx::int32);
+    const auto rows_of = [&](const mx::array& scales) {
+      const mx::array all = mx::dequantize(parts[0], scales, parts[2], 32, 5, "affine",
+                                           std::nullopt, std::nullopt, stream);
+      return mx::take(all, ids, 0, stream);
+    };
+    // The row's arguments after the arrays: groupSize and bits.
+    const auto op = [&](const mx::array& scales, const mx::array& indices) {
+      return call("quantizedTake", {parts[0], scales, parts[2], indices}, nullptr, stream, {32, 5});
+    };
+    EXPECT(close(op(parts[1], ids), rows_of(parts[1]), stream));
+    const auto by_ids = [&](const Arrays& in) { return Arrays{op(parts[1], in[0])}; };
+    const mx::array pairs = mx::reshape(ids, {2, 2}, stream);
+    EXPECT(close(mx::vmap(by_ids, {0})({pairs})[0],
+                 mx::reshape(rows_of(parts[1]), {2, 2, 64}, stream), stream));
+    const auto by_scales = [&](const Arrays& in) { return Arrays{op(in[0], ids)}; };
+    const auto reference = [&](const Arrays& in) { return Arrays{rows_of(in[0])}; };
+    const mx::array ones = mx::ones({4, 64}, stream);
+    EXPECT(close(mx::vjp(by_scales, {parts[1]}, {ones}).second[0],
+                 mx::vjp(reference, {parts[1]}, {ones}).second[0], stream));
+    return mx::array(0);
+  });
+}
+
+TEST("weights of 16 bits") {
+  Builder builder;
+  builder.build([&] {
+    const mx::Stream stream = builder.stream;
+    for (const mx::Dtype dtype : {mx::float16, mx::bfloat16}) {
+      mx::array weights = mx::astype(numbers({5, 256}, 9, stream), dtype, stream);
+      mx::eval(weights);
+      const mx::array dense = mx::astype(weights, mx::float32, stream);
+      check([&](const mx::array& x) { return call("linear", {x, weights}, nullptr, stream); },
+            dense, stream);
+      check(
+          [&](const mx::array& x) {
+            return call("matmul", {x, mx::transpose(weights, stream)}, nullptr, stream);
+          },
+          dense, stream);
+    }
     return mx::array(0);
   });
 }

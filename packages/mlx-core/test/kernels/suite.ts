@@ -7,9 +7,11 @@ import { describe, expect, test } from 'vitest';
 import { expectNumbers } from '../expectations.js';
 import { unaligned } from '../unaligned-arrays.js';
 import { attentionSuite } from './attention-suite.js';
+import { blocksSuite } from './blocks-suite.js';
 import { decoderSuite } from './decoder-suite.js';
+import { halfWeightsSuite } from './half-weights-suite.js';
 import { arrayOf, hasInstructionSet, numbers, stridedArrayOf, type Mx } from './inputs.js';
-import { quantizedSuite } from './quantized-suite.js';
+import { mlxFormatsSuite } from './mlx-formats-suite.js';
 import * as reference from './reference.js';
 import type { Plain, Sums } from './reference.js';
 
@@ -30,7 +32,9 @@ export async function kernelSuite(level: string): Promise<void> {
   productsSuite(mx);
   attentionSuite(mx);
   decoderSuite(mx);
-  quantizedSuite(mx);
+  halfWeightsSuite(mx);
+  blocksSuite(mx);
+  mlxFormatsSuite(mx);
   unalignedSuite(mx);
 }
 

@@ -1,10 +1,21 @@
 import { mx, type MxArray } from '@mlx-runners/mlx-core';
-import type { OpCase } from './case.js';
+import { array, ints, type OpCase } from './case.js';
 
 const bytes = (...values: number[]): MxArray => mx.array(Uint8Array.from(values));
 const counting = Array.from({ length: 32 }, (_, i) => i);
 /** 1 as float16. */
 const one = [0x00, 0x3c];
+const ones = (): MxArray => mx.ones([1, 32]);
+
+/** Blocks of Q8_0: scale 0.5 or 2, codes −16 to 15. */
+const block = (scaleBits: number): number[] => [
+  0,
+  scaleBits,
+  ...Array.from({ length: 32 }, (_, i) => (i + 240) % 256),
+];
+const half = block(0x38);
+const two = block(0x40);
+const whole = (factor: number): number[] => Array.from({ length: 32 }, (_, i) => factor * (i - 16));
 
 export const blocks: Record<string, OpCase[]> = {
   blockQuantize: [
@@ -23,6 +34,26 @@ export const blocks: Record<string, OpCase[]> = {
         'Q4_0',
       ],
       gives: [counting.map((i) => (i < 16 ? i - 8 : 23 - i))],
+    },
+  ],
+  blockLinear: [
+    { args: () => [ones(), array([half, two], 'uint8'), 'Q8_0'], gives: [[-8, -32]] },
+    {
+      args: () => [ones(), array([half, two], 'uint8'), 'Q8_0', array([1, 2]), 'fast'],
+      gives: [[-7, -30]],
+      tolerance: 1e-5,
+    },
+  ],
+  blockTake: [
+    {
+      args: () => [array([half, two], 'uint8'), ints([[1], [-2]]), 'Q8_0'],
+      gives: [[whole(2)], [whole(0.5)]],
+    },
+  ],
+  blockGatherLinear: [
+    {
+      args: () => [ones(), array([[half], [two]], 'uint8'), ints([1, 0, 1]), 'Q8_0'],
+      gives: [[-32], [-8], [-32]],
     },
   ],
 };

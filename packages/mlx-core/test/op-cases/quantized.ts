@@ -6,15 +6,7 @@ const packed = (): MxArray => array([[0x87654321, 0x0fedcba9, 0x87654321, 0x0fed
 const codes = Array.from({ length: 32 }, (_, i) => (i + 1) % 16);
 const ones = (): MxArray => mx.ones([1, 32]);
 
-/** Blocks of Q8_0: scale 0.5 or 2, codes −16 to 15. */
-const block = (scaleBits: number): number[] => [
-  0,
-  scaleBits,
-  ...Array.from({ length: 32 }, (_, i) => (i + 240) % 256),
-];
-const half = block(0x38);
-const two = block(0x40);
-const whole = (factor: number): number[] => Array.from({ length: 32 }, (_, i) => factor * (i - 16));
+const fp4 = [0.5, 1, 1.5, 2, 3, 4, 6, -0, -0.5, -1, -1.5, -2, -3, -4, -6, 0];
 
 export const quantized: Record<string, OpCase[]> = {
   quantize: [
@@ -32,6 +24,11 @@ export const quantized: Record<string, OpCase[]> = {
   ],
   quantizedMatmul: [
     { args: () => [ones(), packed(), array([[2]]), array([[1]]), true, 32], gives: [[512]] },
+    {
+      args: () => [ones(), packed(), array([[2]]), array([[1]]), true, 32, 4, 'affine', 'fast'],
+      gives: [[512]],
+      tolerance: 1e-5,
+    },
     {
       args: () => [array([[3]]), packed(), array([[1]]), array([[0]]), false, 32, 4],
       gives: [codes.map((c) => 3 * c)],
@@ -52,24 +49,37 @@ export const quantized: Record<string, OpCase[]> = {
       gives: [[[480]], [[240]], [[480]]],
     },
   ],
-  blockLinear: [
-    { args: () => [ones(), array([half, two], 'uint8'), 'Q8_0'], gives: [[-8, -32]] },
+  quantizedLinear: [
     {
-      args: () => [ones(), array([half, two], 'uint8'), 'Q8_0', array([1, 2]), 'fast'],
-      gives: [[-7, -30]],
+      args: () => [ones(), packed(), array([[2]]), array([[1]]), null, 32],
+      gives: [[512]],
+    },
+    {
+      args: () => [
+        ones(),
+        packed(),
+        array([[2]]),
+        array([[1]]),
+        array([-12]),
+        32,
+        4,
+        'affine',
+        'fast',
+      ],
+      gives: [[500]],
       tolerance: 1e-5,
     },
   ],
-  blockTake: [
+  quantizedTake: [
     {
-      args: () => [array([half, two], 'uint8'), ints([[1], [-2]]), 'Q8_0'],
-      gives: [[whole(2)], [whole(0.5)]],
+      args: () => [packed(), array([[2]]), array([[1]]), ints([[0], [-1]]), 32],
+      gives: [[codes.map((c) => 2 * c + 1)], [codes.map((c) => 2 * c + 1)]],
+      dtype: 'float32',
     },
-  ],
-  blockGatherLinear: [
     {
-      args: () => [ones(), array([[half], [two]], 'uint8'), ints([1, 0, 1]), 'Q8_0'],
-      gives: [[-32], [-8], [-32]],
+      // 2² times the values of codes 1 to 15 and 0.
+      args: () => [packed(), array([[129]], 'uint8'), null, ints(0), null, null, 'mxfp4'],
+      gives: [...fp4, ...fp4].map((value) => 4 * value),
     },
   ],
 };

@@ -1,11 +1,13 @@
-// linear and conv1d as MLX primitives.
+// linear, matmul and conv1d as MLX primitives.
 #include <limits>
 #include <sstream>
 #include <stdexcept>
+#include <string_view>
 
 #include "kernels/cpu/fused_primitive.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/primitives.h"
+#include "kernels/cpu/quantized_primitives.h"
 #include "mlx/ops.h"
 
 namespace mlx_runners::cpu {
@@ -116,30 +118,79 @@ bool is_plain_conv(const mx::array& x, const mx::array& w, int stride, int paddi
          x.shape(1) + 2 * int64_t{padding} >= w.shape(1);
 }
 
+bool is_half(const mx::array& x) { return x.dtype() == mx::float16 || x.dtype() == mx::bfloat16; }
+bool is_float(const mx::array& x) { return x.dtype() == mx::float32 || is_half(x); }
+
+/// Whether b is known to lie in memory as the rows of its transposed view.
+bool is_transposed(const mx::array& b) {
+  if (b.is_available()) {
+    return b.strides(0) == 1 && b.strides(1) == b.shape(0);
+  }
+  return b.has_primitive() && std::string_view(b.primitive().name()) == "Transpose";
+}
+
+mx::array linear_of_floats(const mx::array& x, const mx::array& w,
+                           const std::optional<mx::array>& bias, Composed composed,
+                           const mx::Stream& stream) {
+  std::vector<mx::array> inputs{x, w};
+  if (bias) {
+    inputs.push_back(*bias);
+  }
+  mx::Shape shape = x.shape();
+  shape.back() = w.shape(0);
+  return mx::array(std::move(shape), mx::float32,
+                   std::make_shared<Linear>(stream, std::move(composed)), std::move(inputs));
+}
+
 }  // namespace
 
 mx::array linear(const mx::array& x, const mx::array& w, const std::optional<mx::array>& bias,
                  mx::StreamOrDevice s) {
   const mx::Stream stream = mx::to_stream(s);
   check_linear(x, w);
-  const bool plain_bias =
-      !bias || (can_fuse(stream, {*bias}) && bias->ndim() == 1 && bias->shape(0) == w.shape(0));
-  if (!can_fuse(stream, {x, w}) || !plain_bias ||
+  const auto fits = [](const mx::array& a) {
+    return is_float(a) && a.size() > 0 && !a.is_tracer();
+  };
+  const bool plain_bias = !bias || (fits(*bias) && bias->shape() == mx::Shape{w.shape(0)});
+  if (stream.device != mx::Device::cpu || !fits(x) || !fits(w) || !plain_bias ||
       static_cast<int64_t>(x.size()) / x.shape(-1) > kMaxRows) {
     return composed_linear(x, w, bias, stream);
   }
-  std::vector<mx::array> inputs{x, w};
+  // Weights of 16 bits are read as they are, the others as float32, in which all is computed.
+  mx::Dtype dtype = mx::promote_types(x.dtype(), w.dtype());
   if (bias) {
-    inputs.push_back(*bias);
+    dtype = mx::promote_types(dtype, bias->dtype());
   }
+  const auto wide = [&](const mx::array& a) { return mx::astype(a, mx::float32, stream); };
   auto composed = [stream](const std::vector<mx::array>& in) {
     const auto b = in.size() > 2 ? std::optional(in[2]) : std::nullopt;
-    return std::vector<mx::array>{composed_linear(in[0], in[1], b, stream)};
+    const mx::array weights = mx::astype(in[1], mx::float32, stream);
+    return std::vector<mx::array>{composed_linear(in[0], weights, b, stream)};
   };
-  mx::Shape shape = x.shape();
-  shape.back() = w.shape(0);
-  return mx::array(std::move(shape), mx::float32,
-                   std::make_shared<Linear>(stream, std::move(composed)), std::move(inputs));
+  const std::optional<mx::array> added = bias ? std::optional(wide(*bias)) : std::nullopt;
+  if (w.dtype() == mx::float32) {
+    return linear_of_floats(wide(x), w, added, std::move(composed), stream);
+  }
+  const WeightArrays weights{
+      w.dtype() == mx::float16 ? WeightFormat::F16 : WeightFormat::BF16, {w}, w.shape(1)};
+  return mx::astype(
+      quantized_linear(wide(x), weights, added, Precision::kExact, std::move(composed), stream),
+      dtype, stream);
+}
+
+mx::array matmul(const mx::array& a, const mx::array& b, mx::StreamOrDevice s) {
+  const mx::Stream stream = mx::to_stream(s);
+  const bool floats = is_float(a) && is_half(b) && a.ndim() > 0 && a.size() > 0 && b.size() > 0;
+  if (!floats || stream.device != mx::Device::cpu) {
+    return mx::matmul(a, b, stream);
+  }
+  if (b.ndim() == 2 && a.shape(-1) == b.shape(0) && is_transposed(b)) {
+    return linear(a, mx::transpose(b, stream), std::nullopt, stream);
+  }
+  // MLX multiplies halves one by one; converting both for the BLAS takes less time.
+  const auto wide = [&](const mx::array& x) { return mx::astype(x, mx::float32, stream); };
+  return mx::astype(mx::matmul(wide(a), wide(b), stream), mx::promote_types(a.dtype(), b.dtype()),
+                    stream);
 }
 
 mx::array conv1d(const mx::array& x, const mx::array& w, int stride, int padding, int dilation,

@@ -80,7 +80,13 @@ mlx::core::array conv1d(const mlx::core::array& x, const mlx::core::array& w, in
                         int padding = 0, int dilation = 1, int groups = 1,
                         mlx::core::StreamOrDevice s = {});
 
-/// x w^T + bias: x [..., K], w [N, K], bias [N] -> [..., N].
+/// mlx::core::matmul, of float16 and bfloat16 with sums of float32. A matrix b of these that is
+/// a transposed view is read in place.
+mlx::core::array matmul(const mlx::core::array& a, const mlx::core::array& b,
+                        mlx::core::StreamOrDevice s = {});
+
+/// x w^T + bias: x [..., K], w [N, K], bias [N] -> [..., N]. Each may be of float32, float16 or
+/// bfloat16; sums are float32, and the result has the type that MLX gives it.
 /// Throws std::invalid_argument when w isn't a matrix or the last axes differ.
 mlx::core::array linear(const mlx::core::array& x, const mlx::core::array& w,
                         const std::optional<mlx::core::array>& bias = std::nullopt,

@@ -17,10 +17,6 @@ mx::array contiguous(const mx::array& a, const mx::Stream& stream) {
   return a.is_available() && a.flags().row_contiguous ? a : mx::contiguous(a, false, stream);
 }
 
-int64_t scale_bytes(WeightFormat format) {
-  return format == WeightFormat::Affine4_F32 || format == WeightFormat::Affine8_F32 ? 4 : 2;
-}
-
 class QuantizedPrimitive : public FusedPrimitive {
  public:
   QuantizedPrimitive(mx::Stream stream, Composed composed, const WeightArrays& w)
@@ -37,16 +33,20 @@ class QuantizedPrimitive : public FusedPrimitive {
     w.rows.codes = codes.data<uint8_t>();
     w.rows.row_bytes = static_cast<int64_t>(codes.shape(-1)) * codes.itemsize();
     w.rows.depth = depth_;
-    if (format_ > WeightFormat::Q6_K) {
+    const int side = side_arrays(format_);
+    if (side > 0) {
       w.rows.scales = inputs[first + 1].data<uint8_t>();
-      w.rows.biases = inputs[first + 2].data<uint8_t>();
       w.rows.scale_step = inputs[first + 1].shape(-1);
       w.rows.group_shift = group_shift_;
+    }
+    if (side > 1) {
+      w.rows.biases = inputs[first + 2].data<uint8_t>();
     }
     return w;
   }
   /// Inputs that belong to the weights.
-  size_t weight_arrays() const { return format_ > WeightFormat::Q6_K ? 3 : 1; }
+  size_t weight_arrays() const { return 1 + static_cast<size_t>(side_arrays(format_)); }
+  int depth() const { return depth_; }
 
  private:
   WeightFormat format_;
@@ -82,47 +82,88 @@ class QuantizedLinear : public QuantizedPrimitive {
   Precision precision_;
 };
 
-/// Products of rows of x with the matrices that ids names: those of one matrix together.
-void multiply_gathered(const float* x, int64_t rows, const WeightMatrix& first, int64_t matrices,
-                       const int64_t* ids, Precision precision, float* out) {
-  const int64_t depth = first.rows.depth;
-  const int64_t columns = first.columns;
-  std::vector<int64_t> order(static_cast<size_t>(rows));
-  for (int64_t i = 0; i < rows; ++i) {
-    order[static_cast<size_t>(i)] = i;
+/// Matrix `index` of those that `first` begins.
+WeightMatrix matrix_of(const WeightMatrix& first, int64_t index) {
+  WeightMatrix w = first;
+  w.rows.codes += index * w.columns * w.rows.row_bytes;
+  const int64_t side = index * w.columns * w.rows.scale_step * scale_bytes(w.format);
+  if (side_arrays(w.format) > 0) {
+    w.rows.scales += side;
   }
-  std::stable_sort(order.begin(), order.end(),
-                   [ids](int64_t a, int64_t b) { return ids[a] < ids[b]; });
-  for (auto begin = order.begin(); begin < order.end();) {
-    const int64_t id = ids[*begin];
-    const auto end = std::find_if(begin, order.end(), [&](int64_t row) { return ids[row] != id; });
-    const int64_t count = end - begin;
-    const int64_t index = id < 0 ? id + matrices : id;
-    if (index < 0 || index >= matrices) {
-      for (; begin < end; ++begin) {
-        std::fill_n(out + *begin * columns, columns, std::numeric_limits<float>::quiet_NaN());
-      }
-      continue;
-    }
-    WeightMatrix w = first;
-    w.rows.codes += index * columns * w.rows.row_bytes;
-    if (count == 1) {
-      quantized_matmul(x + *begin * depth, 1, w, nullptr, precision, out + *begin * columns);
+  if (side_arrays(w.format) > 1) {
+    w.rows.biases += side;
+  }
+  return w;
+}
+
+/// What is multiplied by what: pair i is block left[i] of x, `rows` rows, and matrix right[i].
+struct Pairs {
+  const float* x;
+  int64_t blocks;
+  int64_t rows;
+  int64_t matrices;
+  const int64_t* left;  // null: block i
+  const int64_t* right;
+  int64_t count;
+
+  /// The block of pair i, or -1 where there is none.
+  int64_t block(int64_t i) const { return left == nullptr ? i : place(left[i], blocks); }
+
+  static int64_t place(int64_t index, int64_t size) {
+    const int64_t counted = index < 0 ? index + size : index;
+    return counted < size ? std::max<int64_t>(counted, -1) : -1;
+  }
+};
+
+/// Products of the pairs [begin, end) with their one matrix; blocks beyond x are left alone.
+void multiply_together(const Pairs& pairs, const int64_t* begin, const int64_t* end,
+                       const WeightMatrix& w, Precision precision, float* out) {
+  const int64_t from_floats = pairs.rows * w.rows.depth;
+  const int64_t to_floats = pairs.rows * w.columns;
+  const int64_t count = end - begin;
+  if (count == 1) {
+    quantized_matmul(pairs.x + pairs.block(*begin) * from_floats, pairs.rows, w, nullptr, precision,
+                     out + *begin * to_floats);
+    return;
+  }
+  const Scratch gathered(static_cast<size_t>(count * (from_floats + to_floats)));
+  float* products = gathered.data() + count * from_floats;
+  for (int64_t i = 0; i < count; ++i) {
+    std::copy_n(pairs.x + pairs.block(begin[i]) * from_floats, from_floats,
+                gathered.data() + i * from_floats);
+  }
+  quantized_matmul(gathered.data(), count * pairs.rows, w, nullptr, precision, products);
+  for (int64_t i = 0; i < count; ++i) {
+    std::copy_n(products + i * to_floats, to_floats, out + begin[i] * to_floats);
+  }
+}
+
+/// Products of all pairs, those of one matrix together; NaN where there is no such block or matrix.
+void multiply_gathered(const Pairs& pairs, const WeightMatrix& first, Precision precision,
+                       float* out) {
+  const int64_t to_floats = pairs.rows * first.columns;
+  std::vector<int64_t> order;
+  for (int64_t i = 0; i < pairs.count; ++i) {
+    if (pairs.block(i) >= 0 && Pairs::place(pairs.right[i], pairs.matrices) >= 0) {
+      order.push_back(i);
     } else {
-      const Scratch gathered(static_cast<size_t>(count * (depth + columns)));
-      float* products = gathered.data() + count * depth;
-      for (int64_t i = 0; i < count; ++i) {
-        std::copy_n(x + begin[i] * depth, depth, gathered.data() + i * depth);
-      }
-      quantized_matmul(gathered.data(), count, w, nullptr, precision, products);
-      for (int64_t i = 0; i < count; ++i) {
-        std::copy_n(products + i * columns, columns, out + begin[i] * columns);
-      }
+      std::fill_n(out + i * to_floats, to_floats, std::numeric_limits<float>::quiet_NaN());
     }
+  }
+  const auto matrix = [&](int64_t i) { return Pairs::place(pairs.right[i], pairs.matrices); };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return matrix(a) < matrix(b); });
+  for (auto begin = order.begin(); begin < order.end();) {
+    const int64_t index = matrix(*begin);
+    const auto end =
+        std::find_if(begin, order.end(), [&](int64_t i) { return matrix(i) != index; });
+    multiply_together(pairs, &*begin, &*begin + (end - begin), matrix_of(first, index), precision,
+                      out);
     begin = end;
   }
 }
 
+/// Inputs: x, the arrays of w, right indices and, if any, left ones.
 class QuantizedGatherLinear : public QuantizedPrimitive {
  public:
   QuantizedGatherLinear(mx::Stream stream, Composed composed, const WeightArrays& w,
@@ -131,17 +172,23 @@ class QuantizedGatherLinear : public QuantizedPrimitive {
   DEFINE_NAME(QuantizedGatherLinear)
 
   std::vector<mx::Shape> output_shapes(const std::vector<mx::array>& inputs) override {
-    return {{inputs[0].shape(0), inputs[1].shape(-2)}};
+    return {{inputs[1 + weight_arrays()].shape(0), inputs[0].shape(1), inputs[1].shape(-2)}};
   }
 
   void eval_cpu(const std::vector<mx::array>& inputs, mx::array& out) override {
     const mx::array x = row_contiguous(inputs[0], stream());
     allocate(out);
-    dispatch(stream(), [from = x.data<float>(), rows = x.shape(0), w = matrix(inputs, 1),
-                        matrices = inputs[1].shape(0), ids = inputs[2].data<int64_t>(),
-                        precision = precision_, to = out.data<float>()] {
-      multiply_gathered(from, rows, w, matrices, ids, precision, to);
-    });
+    const size_t right = 1 + weight_arrays();
+    const bool has_left = inputs.size() > right + 1;
+    const Pairs pairs{.x = x.data<float>(),
+                      .blocks = x.shape(0),
+                      .rows = x.shape(1),
+                      .matrices = inputs[1].shape(0),
+                      .left = has_left ? inputs[right + 1].data<int64_t>() : nullptr,
+                      .right = inputs[right].data<int64_t>(),
+                      .count = inputs[right].shape(0)};
+    dispatch(stream(), [pairs, w = matrix(inputs, 1), precision = precision_,
+                        to = out.data<float>()] { multiply_gathered(pairs, w, precision, to); });
   }
 
  private:
@@ -154,25 +201,39 @@ class QuantizedTake : public QuantizedPrimitive {
   DEFINE_NAME(QuantizedTake)
 
   std::vector<mx::Shape> output_shapes(const std::vector<mx::array>& inputs) override {
-    mx::Shape shape = inputs[1].shape();
-    shape.push_back(static_cast<int>(matrix(inputs, 0).rows.depth));
+    mx::Shape shape = inputs.back().shape();
+    shape.push_back(depth());
     return {shape};
   }
 
   void eval_cpu(const std::vector<mx::array>& inputs, mx::array& out) override {
     allocate(out);
-    dispatch(stream(), [w = matrix(inputs, 0), ids = inputs[1].data<int64_t>(),
-                        count = static_cast<int64_t>(inputs[1].size()),
-                        to = out.data<float>()] { quantized_take(w, ids, count, to); });
+    const mx::array& ids = inputs.back();
+    dispatch(stream(), [w = matrix(inputs, 0), from = ids.data<int64_t>(),
+                        count = static_cast<int64_t>(ids.size()),
+                        to = out.data<float>()] { quantized_take(w, from, count, to); });
   }
 };
 
-std::vector<mx::array> contiguous_arrays(const WeightArrays& w, const mx::Stream& stream) {
+/// The arrays of w, and others, as they are read.
+std::vector<mx::array> contiguous_arrays(const WeightArrays& w,
+                                         std::initializer_list<std::optional<mx::array>> others,
+                                         const mx::Stream& stream) {
   std::vector<mx::array> arrays;
   for (const mx::array& a : w.arrays) {
     arrays.push_back(contiguous(a, stream));
   }
+  for (const std::optional<mx::array>& a : others) {
+    if (a) {
+      arrays.push_back(contiguous(*a, stream));
+    }
+  }
   return arrays;
+}
+
+bool traced(const std::vector<mx::array>& arrays) {
+  return std::any_of(arrays.begin(), arrays.end(),
+                     [](const mx::array& a) { return a.is_tracer(); });
 }
 
 }  // namespace
@@ -180,14 +241,9 @@ std::vector<mx::array> contiguous_arrays(const WeightArrays& w, const mx::Stream
 mx::array quantized_linear(const mx::array& x, const WeightArrays& w,
                            const std::optional<mx::array>& bias, Precision precision,
                            Composed composed, const mx::Stream& stream) {
-  std::vector<mx::array> inputs{x};
-  for (const mx::array& a : contiguous_arrays(w, stream)) {
-    inputs.push_back(a);
-  }
-  if (bias) {
-    inputs.push_back(contiguous(*bias, stream));
-  }
-  if (!can_fuse(stream, {x}) || (bias && !can_fuse(stream, {*bias}))) {
+  std::vector<mx::array> inputs = contiguous_arrays(w, {bias}, stream);
+  inputs.insert(inputs.begin(), x);
+  if (!can_fuse(stream, {x}) || (bias && !can_fuse(stream, {*bias})) || traced(inputs)) {
     return composed(inputs)[0];
   }
   mx::Shape shape = x.shape();
@@ -197,28 +253,32 @@ mx::array quantized_linear(const mx::array& x, const WeightArrays& w,
                    std::move(inputs));
 }
 
-mx::array quantized_gather_linear(const mx::array& x, const WeightArrays& w, const mx::array& ids,
+mx::array quantized_gather_linear(const mx::array& x, const WeightArrays& w,
+                                  const std::optional<mx::array>& left, const mx::array& right,
                                   Precision precision, Composed composed,
                                   const mx::Stream& stream) {
-  const std::vector<mx::array> inputs{x, contiguous_arrays(w, stream)[0], contiguous(ids, stream)};
-  if (!can_fuse(stream, {x}) || ids.is_tracer()) {
+  std::vector<mx::array> inputs = contiguous_arrays(w, {right, left}, stream);
+  inputs.insert(inputs.begin(), x);
+  if (!can_fuse(stream, {x}) || right.size() == 0 || traced(inputs)) {
     return composed(inputs)[0];
   }
   return mx::array(
-      {x.shape(0), w.arrays[0].shape(-2)}, mx::float32,
-      std::make_shared<QuantizedGatherLinear>(stream, std::move(composed), w, precision), inputs);
+      {right.shape(0), x.shape(1), w.arrays[0].shape(-2)}, mx::float32,
+      std::make_shared<QuantizedGatherLinear>(stream, std::move(composed), w, precision),
+      std::move(inputs));
 }
 
 mx::array quantized_take_rows(const WeightArrays& w, const mx::array& ids, Composed composed,
                               const mx::Stream& stream) {
-  const std::vector<mx::array> inputs{contiguous_arrays(w, stream)[0], contiguous(ids, stream)};
-  if (stream.device != mx::Device::cpu || ids.size() == 0 || ids.is_tracer()) {
+  std::vector<mx::array> inputs = contiguous_arrays(w, {ids}, stream);
+  if (stream.device != mx::Device::cpu || ids.size() == 0 || traced(inputs)) {
     return composed(inputs)[0];
   }
   mx::Shape shape = ids.shape();
   shape.push_back(w.depth);
   return mx::array(std::move(shape), mx::float32,
-                   std::make_shared<QuantizedTake>(stream, std::move(composed), w), inputs);
+                   std::make_shared<QuantizedTake>(stream, std::move(composed), w),
+                   std::move(inputs));
 }
 
 }  // namespace mlx_runners::cpu

@@ -8,8 +8,8 @@
 
 namespace mlx_runners::cpu {
 
-/// Weights as arrays, of rows [..., K]: codes; or codes, scales and biases of an affine format,
-/// with groups of (32 << group_shift).
+/// Weights as arrays, of rows [..., K]: codes, and the format's scales and biases; affine ones have
+/// groups of (32 << group_shift).
 struct WeightArrays {
   WeightFormat format;
   std::vector<mlx::core::array> arrays;
@@ -23,13 +23,16 @@ mlx::core::array quantized_linear(const mlx::core::array& x, const WeightArrays&
                                   const std::optional<mlx::core::array>& bias, Precision precision,
                                   Composed composed, const mlx::core::Stream& stream);
 
-/// Row i of x [rows, K] times matrix ids[i] of w [E, N, K]^T -> [rows, N]; ids int64 [rows]. Inputs
-/// of the composed form: x, codes, ids.
+/// Block left[i] of x [B, M, K], or block i without `left`, times matrix right[i] of w [E, N, K]^T
+/// -> [pairs, M, N], NaN where there is no such block or matrix; indices int64 [pairs]. Inputs of
+/// the composed form: x, the arrays of w, right, left if any.
 mlx::core::array quantized_gather_linear(const mlx::core::array& x, const WeightArrays& w,
-                                         const mlx::core::array& ids, Precision precision,
+                                         const std::optional<mlx::core::array>& left,
+                                         const mlx::core::array& right, Precision precision,
                                          Composed composed, const mlx::core::Stream& stream);
 
-/// Rows of w [N, K] -> float32 [..., K]; ids int64 [...]. Inputs of the composed form: codes, ids.
+/// Rows of w [N, K] -> float32 [..., K]; ids int64 [...]. Inputs of the composed form: the arrays
+/// of w, ids.
 mlx::core::array quantized_take_rows(const WeightArrays& w, const mlx::core::array& ids,
                                      Composed composed, const mlx::core::Stream& stream);
 

@@ -23,12 +23,14 @@
 //   load_bytes, set1_bytes, & | ^, shift_left<n>, shift_right<n> of each byte, low_nibbles
 //   nibbles(p)              of 16 bytes: the low ones, then the high ones
 //   nibble_pairs(p)         of 16 bytes: low and high of byte 0, of byte 1, ...
+//   look_up(table, codes)   for each code, which is below 16, that byte of the table
 //   spread_bits(p, value)   value for the bits of 4 bytes that are 1, lowest first, 0 for the
 //   others add_dot<narrow>(sum, codes, x, scale), add_dot_halves(..., scales)
 //                           sum + scale * the dot product, in whichever of the kLanes Lanes; halves
 //                           have two scales. narrow: the codes are below 64
 //   round_to_bytes(x, f, p) rounds 32 floats times f, of magnitude up to 127, to signed bytes
 //   code_floats(codes, out)                     32 codes as floats
+//   bit_codes<n>(p), bit_floats<n>(p, out)      32 codes of n bits, one after the other
 //   nibble_weights, nibble_pair_weights(p, scale, offset, out)
 //                           code * scale + offset for what nibbles, nibble_pairs give
 //   nibble_side_weights<high>(p, scale, offset, out)
@@ -73,3 +75,5 @@
 #else
 #error "define one MLX_RUNNERS_ISA_* macro before including simd.h"
 #endif
+
+#include "kernels/cpu/simd/bit_codes.h"

@@ -26,8 +26,9 @@ add_library(
 foreach(isa IN LISTS MLX_RUNNERS_CPU_ISAS)
   target_sources(mlx_runners_cpu_kernels PRIVATE ${CMAKE_CURRENT_LIST_DIR}/isa/${isa}.cpp)
   # Kernels are compiled with full optimisation in every configuration: unoptimised intrinsics are
-  # a hundred times slower. No errno from sqrt, so that it is one instruction.
-  set(isa_flags -O3 -fno-math-errno)
+  # a hundred times slower. No errno from sqrt, so that it is one instruction; products and sums are
+  # fused where a kernel says so.
+  set(isa_flags -O3 -fno-math-errno -ffp-contract=off)
   if(isa STREQUAL "avx2")
     list(APPEND isa_flags -mavx2 -mfma -mf16c)
   elseif(isa MATCHES "^avx512")

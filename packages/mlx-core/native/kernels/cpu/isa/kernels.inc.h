@@ -7,6 +7,7 @@
 #include "kernels/cpu/isa/elementwise.inc.h"
 #include "kernels/cpu/isa/format_kernels.inc.h"
 #include "kernels/cpu/isa/matmul.inc.h"
+#include "kernels/cpu/isa/mlx_formats.inc.h"
 #include "kernels/cpu/isa/rope.inc.h"
 
 namespace mlx_runners::cpu::MLX_RUNNERS_ISA {
@@ -48,6 +49,21 @@ constinit const KernelTable kKernels = {
             coded_format<AffineRow<8, FloatScale>>(),
             coded_format<AffineRow<8, HalfScale>>(),
             coded_format<AffineRow<8, BfloatScale>>(),
+            coded_format<BitsRow<2, FloatScale>>(),
+            coded_format<BitsRow<2, HalfScale>>(),
+            coded_format<BitsRow<2, BfloatScale>>(),
+            coded_format<BitsRow<3, FloatScale>>(),
+            coded_format<BitsRow<3, HalfScale>>(),
+            coded_format<BitsRow<3, BfloatScale>>(),
+            coded_format<BitsRow<5, FloatScale>>(),
+            coded_format<BitsRow<5, HalfScale>>(),
+            coded_format<BitsRow<5, BfloatScale>>(),
+            coded_format<BitsRow<6, FloatScale>>(),
+            coded_format<BitsRow<6, HalfScale>>(),
+            coded_format<BitsRow<6, BfloatScale>>(),
+            coded_format<Fp4Row<PowerScale>>(),
+            coded_format<Fp4Row<SmallFloatScale>>(),
+            plain_format<Fp8Row>(),
         },
     .pack_values = pack_values,
     .attention_prefill = attention_prefill,

@@ -124,8 +124,9 @@ MLX_RUNNERS_INLINE void add_products(const float* a, const float* b, Lanes& sums
       sums = fma(load_lanes(a + i), load_lanes(b + i), sums);
     }
   } else {
-    static_assert(kCount == 1);
-    sum += a[0] * b[0];
+    for (int i = 0; i < kCount; ++i) {
+      sum += a[i] * b[i];
+    }
   }
 }
 

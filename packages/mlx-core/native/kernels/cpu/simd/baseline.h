@@ -129,6 +129,14 @@ MLX_RUNNERS_INLINE Bytes nibble_pairs(const uint8_t* p) {
   }
   return load_bytes(codes);
 }
+MLX_RUNNERS_INLINE Bytes look_up(const uint8_t* table, Bytes codes) {
+  uint8_t bytes[32];
+  memcpy(bytes, &codes, sizeof(bytes));
+  for (int i = 0; i < 32; ++i) {
+    bytes[i] = table[bytes[i]];
+  }
+  return load_bytes(bytes);
+}
 MLX_RUNNERS_INLINE Bytes spread_bits(const uint8_t* p, int value) {
   uint8_t bytes[32];
   for (int i = 0; i < 32; ++i) {

@@ -125,6 +125,10 @@ MLX_RUNNERS_INLINE Bytes nibble_pairs(const uint8_t* p) {
   const Bytes sides = nibbles(p);
   return {vzip1q_u8(sides.low, sides.high), vzip2q_u8(sides.low, sides.high)};
 }
+MLX_RUNNERS_INLINE Bytes look_up(const uint8_t* table, Bytes codes) {
+  const uint8x16_t bytes = vld1q_u8(table);
+  return {vqtbl1q_u8(bytes, codes.low), vqtbl1q_u8(bytes, codes.high)};
+}
 MLX_RUNNERS_INLINE uint8x16_t spread16(const uint8_t* p, int value) {
   static constexpr uint8_t kBit[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
   const uint8x16_t bytes = vcombine_u8(vdup_n_u8(p[0]), vdup_n_u8(p[1]));

@@ -35,6 +35,10 @@ MLX_RUNNERS_INLINE Bytes nibble_pairs(const uint8_t* p) {
   return low_nibbles(
       {_mm256_set_m128i(_mm_unpackhi_epi8(packed, high), _mm_unpacklo_epi8(packed, high))});
 }
+MLX_RUNNERS_INLINE Bytes look_up(const uint8_t* table, Bytes codes) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
+  return {_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), codes.v)};
+}
 MLX_RUNNERS_INLINE Bytes spread_bits(const uint8_t* p, int value) {
   int32_t bits;
   memcpy(&bits, p, sizeof(bits));

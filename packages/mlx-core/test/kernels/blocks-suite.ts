@@ -1,76 +1,16 @@
-/** Products with quantised weights against sums in double precision, on the goldens' weights. */
+/** Products with weights in blocks against sums in double precision, on the goldens' weights. */
 import { readTensorFixture, type FixtureTensor } from '@mlx-runners/test-fixtures';
 import { describe, expect, test } from 'vitest';
 import { expectNumbers } from '../expectations.js';
 import { unaligned } from '../unaligned-arrays.js';
+import { expectWithin, fastBounds, product, type Weights } from './bounds.js';
 import { arrayOf, numbers, stridedArrayOf, type Mx } from './inputs.js';
-import type { Plain } from './reference.js';
 
 const blockFormats = ['Q4_0', 'Q4_1', 'Q5_0', 'Q5_1', 'Q8_0', 'Q4_K', 'Q5_K', 'Q6_K'];
 /** One row, few and many: each goes another way. */
 const rowCounts = [1, 2, 3, 5, 17, 70];
 
-interface Weights {
-  readonly data: ArrayLike<number>;
-  readonly shape: readonly number[];
-}
-
-/** x · wᵀ, and the sums of the products' sizes, which rounding errors are proportional to. */
-function product(x: Plain, w: Weights) {
-  const [columns, depth] = w.shape;
-  const values: number[] = [];
-  const sizes: number[] = [];
-  for (let m = 0; m < x.data.length / depth; m++) {
-    for (let n = 0; n < columns; n++) {
-      let [value, size] = [0, 0];
-      for (let k = 0; k < depth; k++) {
-        const part = x.data[m * depth + k] * w.data[n * depth + k];
-        value += part;
-        size += Math.abs(part);
-      }
-      values.push(value);
-      sizes.push(size);
-    }
-  }
-  return { values, sizes };
-}
-
-/** How far `fast` may be off: half a step of 1/127 of the group's largest |x|, for every weight. */
-function fastBounds(x: Plain, w: Weights): number[] {
-  const [columns, depth] = w.shape;
-  const bounds: number[] = [];
-  for (let m = 0; m < x.data.length / depth; m++) {
-    for (let n = 0; n < columns; n++) {
-      let bound = 0;
-      for (let group = 0; group < depth; group += 32) {
-        let [largest, weights] = [0, 0];
-        for (let k = group; k < group + 32; k++) {
-          largest = Math.max(largest, Math.abs(x.data[m * depth + k]));
-          weights += Math.abs(w.data[n * depth + k]);
-        }
-        bound += (largest / 254) * weights;
-      }
-      bounds.push(bound);
-    }
-  }
-  return bounds;
-}
-
-function expectWithin(
-  got: ArrayLike<number | bigint>,
-  expected: readonly number[],
-  bounds: readonly number[],
-): void {
-  const actual = Array.from(got, Number);
-  expect(actual.length).toBe(expected.length);
-  const outside = actual.findIndex((value, i) => !(Math.abs(value - expected[i]) <= bounds[i]));
-  if (outside < 0) return;
-  expect.fail(
-    `${actual[outside]} at ${outside} is not within ${bounds[outside]} of ${expected[outside]}`,
-  );
-}
-
-export function quantizedSuite(mx: Mx): void {
+export function blocksSuite(mx: Mx): void {
   describe('blocks', () => {
     const golden = readTensorFixture('gguf_blocks.safetensors');
     const cases = blockFormats.flatMap((format) =>
@@ -211,77 +151,6 @@ export function quantizedSuite(mx: Mx): void {
           expectNumbers(row, w.data.subarray(2 * depth, 3 * depth), 0);
         });
       }
-    });
-  });
-
-  describe('quantizedMatmul', () => {
-    const golden = readTensorFixture('mlx_quant.safetensors');
-    const formats = JSON.parse(golden.metadata.formats) as Record<
-      string,
-      { mode: string; bits: number; group_size: number; dtype: string }
-    >;
-    const arrayAt = (key: string) => {
-      const { data, shape, dtype } = golden.tensor(key);
-      return mx.array(data, shape).astype(dtype);
-    };
-    const weightsOf = (key: string, affine: boolean) =>
-      [
-        arrayAt(`${key}.wq`).view('uint32'),
-        arrayAt(`${key}.scales`),
-        affine ? arrayAt(`${key}.biases`) : null,
-      ] as const;
-
-    const affine = Object.entries(formats).filter(([, { mode }]) => mode === 'affine');
-    test.each(affine)('%s, x in float32', (key, { bits, group_size: group }) => {
-      const codes = new Uint8Array(
-        new Int32Array(golden.tensor(`${key}.wq`).data as Int32Array).buffer,
-      );
-      const scales = golden.floats(`${key}.scales`);
-      const biases = golden.floats(`${key}.biases`);
-      const data = Float64Array.from({ length: 24 * 256 }, (_, i) => {
-        const code = bits === 8 ? codes[i] : (codes[i >> 1] >> (4 * (i % 2))) & 15;
-        const at = Math.floor(i / group);
-        return code * scales[at] + biases[at];
-      });
-      for (const rows of rowCounts) {
-        const x = numbers([rows, 256], rows);
-        const { values, sizes } = product(x, { data, shape: [24, 256] });
-        mx.tidy(() => {
-          const [wq, s, b] = weightsOf(key, true);
-          const y = mx.quantizedMatmul(arrayOf(mx, x), wq, s, b, true, group, bits);
-          expect([y.dtype, y.shape]).toEqual(['float32', [rows, 24]]);
-          expectWithin(
-            y.dataSync(),
-            values,
-            sizes.map((size) => 2e-6 * size),
-          );
-        });
-      }
-    });
-
-    const inFloat32 = Object.entries(formats).filter(([, { dtype }]) => dtype === 'float32');
-    test.each(inFloat32)('%s as MLX has it', (key, { mode, bits, group_size: group }) => {
-      mx.tidy(() => {
-        const [wq, s, b] = weightsOf(key, mode === 'affine');
-        const dequant = mx.dequantize(wq, s, b, group, bits, mode, null, 'float32');
-        expectNumbers(dequant.dataSync(), golden.floats(`${key}.dequant`), 1e-6);
-        for (const [x, y, transpose] of [
-          ['x', 'y', true],
-          ['x2', 'y_nt', false],
-        ] as const) {
-          const got = mx.quantizedMatmul(arrayAt(x), wq, s, b, transpose, group, bits, mode);
-          expectNumbers(got.dataSync(), golden.floats(`${key}.${y}`), 1e-4);
-        }
-      });
-    });
-
-    test('quantize gives what quantizedMatmul takes', () => {
-      mx.tidy(() => {
-        const w = arrayAt('w');
-        const [wq, s, b] = mx.quantize(w, 64, 8);
-        const got = mx.quantizedMatmul(arrayAt('x'), wq, s, b, true, 64, 8);
-        expectNumbers(got.dataSync(), mx.linear(arrayAt('x'), w).dataSync() as Float32Array, 0.2);
-      });
     });
   });
 }
