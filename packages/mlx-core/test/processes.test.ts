@@ -155,8 +155,8 @@ describe('workers', () => {
       if (isMainThread) {
         for (let i = 0; i < 3; i++) {
           const each = new Worker(self);
-          const [result] = await once(each, 'message');
-          const [code] = await once(each, 'exit');
+          // Both are awaited from the start: the exit may come together with the message.
+          const [[result], [code]] = await Promise.all([once(each, 'message'), once(each, 'exit')]);
           console.log(result, code);
         }
       } else {
