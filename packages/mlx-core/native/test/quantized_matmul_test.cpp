@@ -259,8 +259,8 @@ double part_sizes(const double* x, const Weights& w, int64_t n) {
   return sum;
 }
 
-void check_case(WeightFormat format, Precision precision, int64_t rows, std::mt19937_64& random) {
-  const int64_t depth = draw_depth(format, random);
+void check_product(WeightFormat format, Precision precision, int64_t rows, int64_t depth,
+                   std::mt19937_64& random) {
   const int64_t columns = draw_size(random, 40, rows > 100 ? 90 : 200);
   const Weights w(format, columns, depth, random);
   const Guarded<float> x(static_cast<size_t>(rows * depth), random);
@@ -309,6 +309,10 @@ void check_case(WeightFormat format, Precision precision, int64_t rows, std::mt1
   }
 }
 
+void check_case(WeightFormat format, Precision precision, int64_t rows, std::mt19937_64& random) {
+  check_product(format, precision, rows, draw_depth(format, random), random);
+}
+
 void check_formats(Precision precision) {
   require_level();
   for (int f = 0; f < kWeightFormats; ++f) {
@@ -325,6 +329,22 @@ void check_formats(Precision precision) {
 TEST("exact products, every format") { check_formats(Precision::kExact); }
 
 TEST("fast products, every format") { check_formats(Precision::kFast); }
+
+// Kernels take several blocks of a row at a time, and what remains apart.
+TEST("products of one row of every small number of blocks") {
+  require_level();
+  for (int f = 0; f < kWeightFormats; ++f) {
+    random_cases(2, [&](std::mt19937_64& random) {
+      use_kernels(random);
+      const auto format = static_cast<WeightFormat>(f);
+      for (int64_t blocks = 1; blocks < 10; ++blocks) {
+        const int64_t depth = blocks * block_weights(format);
+        check_product(format, Precision::kExact, 1, depth, random);
+        check_product(format, Precision::kFast, 1, depth, random);
+      }
+    });
+  }
+}
 
 TEST("products of 512 rows") {
   require_level();

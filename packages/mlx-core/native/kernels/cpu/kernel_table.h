@@ -80,28 +80,24 @@ struct BytePanels {
   int64_t depth;
 };
 
-/// A row of activations for `dot_exact`.
-struct ExactRow {
-  const float* x;
-  const float* ordered;  // what `order` has made of x
-  const float* sums;
-};
-
 /// What the kernels do for one format of weights. Products are of one row x; products of several
 /// rows are made of `dequantize` and the float32 kernels, or of `unpack` and `multiply_bytes`.
 struct FormatKernels {
   /// out[k] = w[row, k0 + k] for k < depth; k0 and depth are multiples of the block.
   void (*dequantize)(const WeightRows& w, int64_t row, int64_t k0, int64_t depth, float* out);
-  /// Puts x[depth] in the order in which dot_exact meets the weights, and its sums over groups of
-  /// 32 in sums[depth / 32]. Null for formats that are read in order.
-  void (*order)(const float* x, int64_t depth, float* ordered, float* sums);
-  /// y[n] = x . w[n] for n in [begin, end), in float32.
-  void (*dot_exact)(const WeightRows& w, const ExactRow& x, int64_t begin, int64_t end, float* y);
+  /// Puts x[depth] in the order in which dot_exact meets the weights, in exact_floats(depth)
+  /// floats. Null for formats that are read in order.
+  int64_t (*exact_floats)(int64_t depth);
+  void (*order_exact)(const float* x, int64_t depth, float* ordered);
+  /// y[n] = x . w[n] for n in [begin, end), in float32; x is ordered.
+  void (*dot_exact)(const WeightRows& w, const float* x, int64_t begin, int64_t end, float* y);
 
   // The rest is null for formats without codes.
 
-  /// The same with row 0 of x in place of x.
-  void (*dot_fast)(const WeightRows& w, const ByteRows& x, int64_t begin, int64_t end, float* y);
+  /// The same with row 0 of rounded x.
+  int64_t (*fast_floats)(int64_t depth);
+  void (*order_fast)(const ByteRows& x, int64_t depth, float* ordered);
+  void (*dot_fast)(const WeightRows& w, const float* x, int64_t begin, int64_t end, float* y);
   /// codes[k], scales[k / group], offsets[k / group] of w[row, k0 + k] for k < depth.
   void (*unpack)(const WeightRows& w, int64_t row, int64_t k0, int64_t depth, uint8_t* codes,
                  float* scales, float* offsets);

@@ -13,8 +13,11 @@ namespace {
 
 // Up to so many rows, unpacking weights into panels costs more than it saves.
 constexpr int64_t kMaxFastRows = 3;
-// Bytes of weights in a piece of a product of few rows.
-constexpr int64_t kPieceBytes = 32768;
+// Bytes of weights in a piece of a product of few rows: many for memory to be read ahead without a
+// break, few enough for every thread to get kPiecesPerThread.
+constexpr int64_t kMostPieceBytes = 131072;
+constexpr int64_t kLeastPieceBytes = 32768;
+constexpr int64_t kPiecesPerThread = 3;
 // Weights unpacked at a time into rows that are then packed: with all columns of a panel in the
 // first-level cache or close to it. A multiple of every block.
 constexpr int64_t kUnpackedDepth = 256;
@@ -29,7 +32,18 @@ const FormatKernels& kernels_of(const WeightMatrix& w) {
 }
 
 int64_t columns_per_piece(const WeightMatrix& w) {
-  return std::max<int64_t>(4, kPieceBytes / w.rows.row_bytes / 4 * 4);
+  const int64_t share = w.columns * w.rows.row_bytes / (threads() * kPiecesPerThread);
+  const int64_t bytes = std::clamp(share, kLeastPieceBytes, kMostPieceBytes);
+  return std::max<int64_t>(4, bytes / w.rows.row_bytes / 4 * 4);
+}
+
+/// Has the addresses of rows [begin, end) translated: side by side and ahead, where one by one and
+/// in their midst the arithmetic waits for each page.
+void fetch_pages(const WeightRows& w, int64_t begin, int64_t end) {
+  constexpr int64_t kPage = 4096;
+  for (int64_t at = begin * w.row_bytes; at < end * w.row_bytes + kPage; at += kPage) {
+    __builtin_prefetch(w.codes + at, 0, 2);
+  }
 }
 
 /// Adds bias to a block of a product.
@@ -52,14 +66,15 @@ void multiply_few_exact(const float* x, int64_t rows, const WeightMatrix& w, con
   const int64_t depth = w.rows.depth;
   const int64_t columns = w.columns;
   if (rows == 1) {
-    const bool reorders = format.order != nullptr;
-    const Scratch scratch(reorders ? static_cast<size_t>(depth + depth / 32) : 0);
-    const ExactRow row{.x = x, .ordered = scratch.data(), .sums = scratch.data() + depth};
-    if (reorders) {
-      format.order(x, depth, scratch.data(), scratch.data() + depth);
+    const bool orders = format.order_exact != nullptr;
+    const Scratch scratch(orders ? static_cast<size_t>(format.exact_floats(depth)) : 0);
+    if (orders) {
+      format.order_exact(x, depth, scratch.data());
     }
+    const float* ordered = orders ? scratch.data() : x;
     parallel_for(columns, columns_per_piece(w), [&](int64_t begin, int64_t end) {
-      format.dot_exact(w.rows, row, begin, end, out);
+      fetch_pages(w.rows, begin, end);
+      format.dot_exact(w.rows, ordered, begin, end, out);
       add_bias(from(bias, begin), 1, end - begin, out + begin, columns);
     });
     return;
@@ -242,9 +257,16 @@ void multiply_fast(const float* x, int64_t rows, const WeightMatrix& w, const fl
     multiply_many_fast(rounded, rows, w, bias, out);
     return;
   }
+  const int64_t ordered_floats = format.fast_floats(w.rows.depth);
+  const Scratch ordered(static_cast<size_t>(rows * ordered_floats));
+  for (int64_t row = 0; row < rows; ++row) {
+    format.order_fast(rounded.from(row), w.rows.depth, ordered.data() + row * ordered_floats);
+  }
   parallel_for(w.columns, columns_per_piece(w), [&](int64_t begin, int64_t end) {
+    fetch_pages(w.rows, begin, end);
     for (int64_t row = 0; row < rows; ++row) {
-      format.dot_fast(w.rows, rounded.from(row), begin, end, out + row * w.columns);
+      format.dot_fast(w.rows, ordered.data() + row * ordered_floats, begin, end,
+                      out + row * w.columns);
     }
     add_bias(from(bias, begin), rows, end - begin, out + begin, w.columns);
   });

@@ -25,9 +25,7 @@
 //   nibble_pairs(p)         of 16 bytes: low and high of byte 0, of byte 1, ...
 //   look_up(table, codes)   for each code, which is below 16, that byte of the table
 //   spread_bits(p, value)   value for the bits of 4 bytes that are 1, lowest first, 0 for the
-//   others add_dot<narrow>(sum, codes, x, scale), add_dot_halves(..., scales)
-//                           sum + scale * the dot product, in whichever of the kLanes Lanes; halves
-//                           have two scales. narrow: the codes are below 64
+//                           others
 //   round_to_bytes(x, f, p) rounds 32 floats times f, of magnitude up to 127, to signed bytes
 //   code_floats(codes, out)                     32 codes as floats
 //   bit_codes<n>(p), bit_floats<n>(p, out)      32 codes of n bits, one after the other
@@ -36,13 +34,23 @@
 //   nibble_side_weights<high>(p, scale, offset, out)
 //                           the same for the low or the high nibbles of 32 bytes
 //   load_halves, load_bfloats                   kWidth floats of 16 bits
-//   half_to_float, scale8_unsigned, scale8_signed (8 integers times a factor)
-// Int: kWidth 32-bit integers. zero_int, load_int, set1_int (of four bytes), to_float,
-//   dot4<narrow>(sum, codes, x)                 adds the dot product of the four bytes of each lane
-//   load_quads(p, step)     16 bytes each from p, p + step, ...
-//   spread_quads(p)         F32 with the first float in the lanes of the first quad, and so on
-//   nibble_floats<p>        F32 of bits 4p to 4p + 3 of each lane, as they stand there: times 16^p;
-//                           not times anything for the uppermost, p = 7
+//   half_to_float; half_floats(four halves in 64 bits, out)
+//   scale8_unsigned, scale8_signed(eight bytes in 64 bits, factor, out)   integers times a factor
+// Int: kWidth 32-bit integers, or 4 kWidth bytes. zero_int, load_int, set1_int (of four bytes),
+//   splat (of a byte), & ^ of bits, - of integers, to_float
+//   dot4<narrow>(sum, codes, x)         adds the dot product of the four bytes of each lane;
+//                                       narrow: the codes are below 64
+//   load_quads<stride>(p)               16 bytes each from p, p + stride, ...
+//   load_pair<stride>(p)                as many of the 32 bytes each from p and p + stride as fit
+//   join(a, b); part<v>(a)              two Bytes where they fit; vector v of Bytes elsewhere
+//   select_bits<mask>(a, b)             bits of a where the mask of a byte has them, else of b
+//   shift_words<n>, shift_word_halves<n, m>(a)
+//                                       of words of 16 bits, up, or down where n < 0; or of bytes;
+//                                       by m where a second 32 bytes fit
+//   bit_bytes<value>(bits)              value for bits that are 1, lowest first, 0 for the others
+//   byte_floats<p, bits>                F32 of the low bits of byte p of each lane, times 256^p
+//                                       for where it stands; times 1 for the uppermost of 8 bits
+//   spread_quads<i, j, k, l>(p)         F32 with p[i] in the lanes of the first quad, and so on
 //
 // kMr, kNv: rows and vectors of the register tile of the matrix kernels.
 #pragma once

@@ -7,7 +7,6 @@
 #include "kernels/cpu/isa/elementwise.inc.h"
 #include "kernels/cpu/isa/format_kernels.inc.h"
 #include "kernels/cpu/isa/matmul.inc.h"
-#include "kernels/cpu/isa/mlx_formats.inc.h"
 #include "kernels/cpu/isa/rope.inc.h"
 
 namespace mlx_runners::cpu::MLX_RUNNERS_ISA {

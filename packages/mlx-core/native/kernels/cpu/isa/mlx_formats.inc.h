@@ -1,8 +1,9 @@
 // The rest of MLX's formats: affine codes of other widths than 4 and 8 bits, and the small floats
-// of OCP's MX and NVIDIA's formats. Row types as those of isa/weight_formats.inc.h; dequantised
-// weights are MLX's to the bit. Part of isa/kernels.inc.h.
+// of OCP's MX and NVIDIA's formats. Row types as those of isa/weight_formats.inc.h, and their
+// bundles; dequantised weights are MLX's to the bit. Part of isa/kernels.inc.h.
 #pragma once
 
+#include "kernels/cpu/isa/bundles.inc.h"
 #include "kernels/cpu/isa/weights.inc.h"
 
 namespace mlx_runners::cpu::MLX_RUNNERS_ISA {
@@ -11,7 +12,6 @@ namespace {
 /// MLX affine of 2, 3, 5 or 6 bits.
 template <int kBits, class Scale>
 struct BitsRow : AffineRow<kBits, Scale> {
-  static constexpr Nibbles16 kNibbles = Nibbles16::kNone;
   static constexpr bool kNarrow = true;
 
   MLX_RUNNERS_INLINE BitsRow at(const WeightRows& w, int64_t row) {
@@ -32,8 +32,33 @@ struct BitsRow : AffineRow<kBits, Scale> {
   }
 };
 
+/// A bundle of codes that a row unpacks in their order.
+template <class Row>
+struct UnpackedCodes : WholeBytes {
+  static constexpr int kShared = Row::kGroups == 1 ? kVectors : 1;
+
+  template <int v>
+  MLX_RUNNERS_INLINE Int codes(const Row& row, int64_t b) {
+    if constexpr (kBlocks == 2) {
+      return join(row.template codes<0>(b), row.template codes<0>(b + 1));
+    } else {
+      return part<v>(row.template codes<0>(b));
+    }
+  }
+};
+
+template <int kBits_, class Scale>
+struct Bundle<BitsRow<kBits_, Scale>> : UnpackedCodes<BitsRow<kBits_, Scale>> {
+  static constexpr int kBits = kBits_;
+  static constexpr int kOffset = 0;
+  MLX_RUNNERS_INLINE void scales(const BitsRow<kBits_, Scale>& row, int64_t b, float* scale,
+                                 float* offset) {
+    row.template scales_of<Bundle::kBlocks>(b, scale, offset);
+  }
+};
+
 /// Floats of halves given as integers.
-MLX_RUNNERS_INLINE void half_floats(const uint16_t* halves, F32* out) {
+MLX_RUNNERS_INLINE void floats_of_halves(const uint16_t* halves, F32* out) {
 #pragma GCC unroll 8
   for (int v = 0; v < kVectors; ++v) {
     out[v] = load_halves(reinterpret_cast<const uint8_t*>(halves + v * kWidth));
@@ -67,7 +92,6 @@ struct SmallFloatScale {
 /// mxfp4 and nvfp4: floats of 4 bits. As codes they are twice their value, and 12 more.
 template <class Scale>
 struct Fp4Row {
-  static constexpr Nibbles16 kNibbles = Nibbles16::kNone;
   static constexpr int kWeights = 32;
   static constexpr int kBytes = 16;
   static constexpr int kGroup = Scale::kGroup;
@@ -106,10 +130,24 @@ struct Fp4Row {
     for (int i = 0; i < kStep; ++i) {
       halves[i] = static_cast<uint16_t>(bytes[i] << 8);
     }
-    half_floats(halves, out);
+    floats_of_halves(halves, out);
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
       out[v] = out[v] * set1(scale[v * kGroups / kVectors]);
+    }
+  }
+};
+
+template <class Scale>
+struct Bundle<Fp4Row<Scale>> : UnpackedCodes<Fp4Row<Scale>> {
+  using Row = Fp4Row<Scale>;
+  static constexpr int kBits = 5;
+  static constexpr int kOffset = 12;
+  MLX_RUNNERS_INLINE void scales(const Row& row, int64_t b, float* scale, float*) {
+    float offset[Row::kGroups];
+#pragma GCC unroll 2
+    for (int i = 0; i < Bundle::kBlocks; ++i) {
+      row.scales(b + i, scale + i * Row::kGroups, offset);
     }
   }
 };
@@ -137,7 +175,7 @@ struct Fp8Row {
     for (int i = 0; i < kStep; ++i) {
       halves[i] = half_of_e4m3(bytes[i]);
     }
-    half_floats(halves, out);
+    floats_of_halves(halves, out);
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
       out[v] = out[v] * set1(256.0f) * set1(scale[0]);
@@ -145,16 +183,42 @@ struct Fp8Row {
   }
 };
 
-/// The kernels of a format of blocks without codes.
+/// Products of one row x with rows of blocks that have no codes.
+template <class Row, int kRows>
+MLX_RUNNERS_INLINE void dot_plain_tile(const WeightRows& w, const float* x, int64_t n, float* y) {
+  Row rows[kRows];
+  F32 sums[kRows][2];  // two each, for shorter chains of additions
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    rows[r] = Row::at(w, n + r);
+    sums[r][0] = zero();
+    sums[r][1] = zero();
+  }
+  const int64_t blocks = w.depth / kStep;
+  for (int64_t b = 0; b < blocks; ++b, x += kStep) {
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      float scale[Row::kGroups];
+      rows[r].scales(b, scale, nullptr);
+      F32 part[kVectors];
+      rows[r].template weights<0>(b, scale, nullptr, part);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        sums[r][v % 2] = fma(part[v], load(x + v * kWidth), sums[r][v % 2]);
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    y[n + r] = hsum(sums[r][0] + sums[r][1]);
+  }
+}
+
 template <class Row>
-constexpr FormatKernels plain_format() {
-  return {.dequantize = dequantize<Row>,
-          .order = nullptr,
-          .dot_exact = dot_exact<Row>,
-          .dot_fast = nullptr,
-          .unpack = nullptr,
-          .multiply_bytes = nullptr,
-          .group = 0};
+void dot_plain(const WeightRows& w, const float* x, int64_t begin, int64_t end, float* y) {
+  for_row_tiles(begin, end, [&]<int kRows>(Index<kRows>, int64_t n) MLX_RUNNERS_ALWAYS_INLINE {
+    dot_plain_tile<Row, kRows>(w, x, n, y);
+  });
 }
 
 }  // namespace

@@ -14,13 +14,12 @@
 namespace mlx_runners::cpu::MLX_RUNNERS_ISA {
 namespace {
 
-// Where the weights of 16 bytes of nibbles lie, low and high ones.
-enum class Nibbles16 {
-  kNone,    // the format has others than nibbles
-  kHalves,  // of 32 weights the first and the last 16
-  kPairs,   // the even and the odd ones
-  kGroups,  // of 64 weights 16 of the first and 16 of the last 32; two times 16 bytes
-};
+/// The i-th 16 bits from p on.
+MLX_RUNNERS_INLINE uint64_t word(const uint8_t* p, int64_t i) {
+  uint16_t bits;
+  memcpy(&bits, p + 2 * i, sizeof(bits));
+  return bits;
+}
 
 constexpr int kStep = 32;                 // weights that are unpacked at a time
 constexpr int kVectors = kStep / kWidth;  // vectors of floats that they fill
@@ -42,8 +41,6 @@ MLX_RUNNERS_INLINE void scaled_codes(Bytes codes, const float* scale, const floa
 /// Q4_0: code - 8; Q4_1: with a minimum.
 template <bool kMinimum>
 struct Nibbles {
-  static constexpr Nibbles16 kNibbles = Nibbles16::kHalves;
-  static constexpr int kNibblesAt = kMinimum ? 4 : 2;
   static constexpr int kWeights = 32;
   static constexpr int kBytes = kMinimum ? 20 : 18;
   static constexpr int kGroup = 32;
@@ -67,7 +64,6 @@ struct Nibbles {
 /// Q5_0: code - 16; Q5_1: with a minimum. The fifth bits come before the nibbles.
 template <bool kMinimum>
 struct FiveBits {
-  static constexpr Nibbles16 kNibbles = Nibbles16::kNone;
   static constexpr int kWeights = 32;
   static constexpr int kBytes = kMinimum ? 24 : 22;
   static constexpr int kGroup = 32;
@@ -90,7 +86,6 @@ struct FiveBits {
 
 /// Q8_0: signed bytes, here 128 more.
 struct SignedBytes {
-  static constexpr Nibbles16 kNibbles = Nibbles16::kNone;
   static constexpr int kWeights = 32;
   static constexpr int kBytes = 34;
   static constexpr int kGroup = 32;
@@ -117,8 +112,6 @@ struct SignedBytes {
 /// bytes, and bit j of byte k is the fifth bit of weight k of group j.
 template <bool kFifthBit>
 struct KGroups {
-  static constexpr Nibbles16 kNibbles = kFifthBit ? Nibbles16::kNone : Nibbles16::kGroups;
-  static constexpr int kNibblesAt = 16;
   static constexpr int kWeights = 256;
   static constexpr int kBytes = kFifthBit ? 176 : 144;
   static constexpr int kGroup = 32;
@@ -127,17 +120,16 @@ struct KGroups {
   MLX_RUNNERS_INLINE void scales(const uint8_t* block, float* scale, float* offset) {
     // Bytes 0-3 and 4-7 hold six bits of four scales and of four minima; the other four of each
     // have their low nibbles in bytes 8-11 and their high bits above those six.
-    uint32_t in[3];
-    memcpy(in, block + 4, sizeof(in));
-    uint32_t out[4];
-    out[0] = in[0] & 0x3f3f3f3fU;
-    out[1] = (in[2] & 0x0f0f0f0fU) | ((in[0] >> 6 & 0x03030303U) << 4);
-    out[2] = in[1] & 0x3f3f3f3fU;
-    out[3] = (in[2] >> 4 & 0x0f0f0f0fU) | ((in[1] >> 6 & 0x03030303U) << 4);
-    uint8_t bytes[16];
-    memcpy(bytes, out, sizeof(bytes));
-    scale8_unsigned(bytes, half_to_float(block), scale);
-    scale8_unsigned(bytes + 8, -half_to_float(block + 2), offset);
+    uint32_t scales;
+    uint32_t minima;
+    uint32_t low;
+    memcpy(&scales, block + 4, sizeof(scales));
+    memcpy(&minima, block + 8, sizeof(minima));
+    memcpy(&low, block + 12, sizeof(low));
+    const uint64_t upper_scales = (low & 0x0f0f0f0fU) | (scales >> 2 & 0x30303030U);
+    const uint64_t upper_minima = (low >> 4 & 0x0f0f0f0fU) | (minima >> 2 & 0x30303030U);
+    scale8_unsigned((scales & 0x3f3f3f3fU) | upper_scales << 32, half_to_float(block), scale);
+    scale8_unsigned((minima & 0x3f3f3f3fU) | upper_minima << 32, -half_to_float(block + 2), offset);
   }
   template <int j>
   MLX_RUNNERS_INLINE Bytes codes(const uint8_t* block) {
@@ -169,7 +161,6 @@ struct KGroups {
 /// and 32 of upper bits: its weights 32i.. take their nibbles from bytes 32 (i % 2).., low ones for
 /// i < 2, and their upper bits from bits 2i.
 struct SixBits {
-  static constexpr Nibbles16 kNibbles = Nibbles16::kNone;
   static constexpr int kWeights = 256;
   static constexpr int kBytes = 210;
   static constexpr int kGroup = 16;
@@ -177,10 +168,14 @@ struct SixBits {
 
   MLX_RUNNERS_INLINE void scales(const uint8_t* block, float* scale, float* offset) {
     const float factor = half_to_float(block + 208);
-    scale8_signed(block + 192, factor, scale);
-    scale8_signed(block + 200, factor, scale + 8);
-    scale8_signed(block + 192, -32.0f * factor, offset);
-    scale8_signed(block + 200, -32.0f * factor, offset + 8);
+    uint64_t low;
+    uint64_t high;
+    memcpy(&low, block + 192, sizeof(low));
+    memcpy(&high, block + 200, sizeof(high));
+    scale8_signed(low, factor, scale);
+    scale8_signed(high, factor, scale + 8);
+    scale8_signed(low, -32.0f * factor, offset);
+    scale8_signed(high, -32.0f * factor, offset + 8);
   }
   template <int j>
   MLX_RUNNERS_INLINE Bytes codes(const uint8_t* block) {
@@ -205,7 +200,6 @@ struct SixBits {
 /// A row of blocks with nothing beside them.
 template <class Format>
 struct BlockRow {
-  static constexpr Nibbles16 kNibbles = Format::kNibbles;
   static constexpr int kWeights = Format::kWeights;
   static constexpr int kBytes = Format::kBytes;
   static constexpr int kGroup = Format::kGroup;
@@ -219,9 +213,6 @@ struct BlockRow {
   }
   inline MLX_RUNNERS_ALWAYS_INLINE const uint8_t* block(int64_t b) const {
     return base + b * kBytes;
-  }
-  inline MLX_RUNNERS_ALWAYS_INLINE const uint8_t* nibbles_at(int64_t b) const {
-    return block(b) + Format::kNibblesAt;
   }
   inline MLX_RUNNERS_ALWAYS_INLINE void scales(int64_t b, float* scale, float* offset) const {
     Format::scales(block(b), scale, offset);
@@ -250,6 +241,7 @@ struct FloatScale {
 struct HalfScale {
   static constexpr int kBytes = 2;
   MLX_RUNNERS_INLINE float read(const uint8_t* p) { return half_to_float(p); }
+  MLX_RUNNERS_INLINE void read4(uint64_t words, float* out) { half_floats(words, out); }
 };
 struct BfloatScale {
   static constexpr int kBytes = 2;
@@ -261,11 +253,18 @@ struct BfloatScale {
     memcpy(&x, &bits, sizeof(x));
     return x;
   }
+  MLX_RUNNERS_INLINE void read4(uint64_t words, float* out) {
+    // The even and the odd words, each in the upper half of 32 bits.
+    const uint64_t even = (words & 0x0000ffff0000ffffU) << 16;
+    const uint64_t odd = words & 0xffff0000ffff0000U;
+    const uint64_t pairs[2] = {(even & 0xffffffffU) | odd << 32,
+                               even >> 32 | (odd & 0xffffffff00000000U)};
+    memcpy(out, pairs, sizeof(pairs));
+  }
 };
 
 template <int kBits, class Scale>
 struct AffineRow {
-  static constexpr Nibbles16 kNibbles = kBits == 4 ? Nibbles16::kPairs : Nibbles16::kNone;
   static constexpr int kWeights = 32;
   static constexpr int kBytes = 4 * kBits;
   static constexpr int kGroup = 32;
@@ -281,13 +280,31 @@ struct AffineRow {
     const int64_t start = row * w.scale_step * Scale::kBytes;
     return {w.codes + row * w.row_bytes, w.scales + start, w.biases + start, w.group_shift};
   }
-  inline MLX_RUNNERS_ALWAYS_INLINE const uint8_t* nibbles_at(int64_t b) const {
-    return base + b * kBytes;
-  }
   inline MLX_RUNNERS_ALWAYS_INLINE void scales(int64_t b, float* scale, float* offset) const {
     const int64_t group = (b >> shift) * Scale::kBytes;
     scale[0] = Scale::read(scale_row + group);
     offset[0] = Scale::read(bias_row + group);
+  }
+  /// Of kCount <= 4 blocks from b on; room for 4.
+  template <int kCount>
+  inline MLX_RUNNERS_ALWAYS_INLINE void scales_of(int64_t b, float* scale, float* offset) const {
+    uint64_t scale_words = 0;
+    uint64_t offset_words = 0;
+#pragma GCC unroll 4
+    for (int i = 0; i < kCount; ++i) {
+      const int64_t group = (b + i) >> shift;
+      if constexpr (Scale::kBytes == 2) {
+        scale_words |= word(scale_row, group) << 16 * i;
+        offset_words |= word(bias_row, group) << 16 * i;
+      } else {
+        scale[i] = Scale::read(scale_row + group * Scale::kBytes);
+        offset[i] = Scale::read(bias_row + group * Scale::kBytes);
+      }
+    }
+    if constexpr (Scale::kBytes == 2) {
+      Scale::read4(scale_words, scale);
+      Scale::read4(offset_words, offset);
+    }
   }
   template <int j>
   inline MLX_RUNNERS_ALWAYS_INLINE Bytes codes(int64_t b) const {

@@ -80,12 +80,6 @@ MLX_RUNNERS_INLINE void transpose4(const float* src, int64_t src_step, float* ds
 
 }  // namespace mlx_runners::cpu::MLX_RUNNERS_ISA
 
-namespace mlx_runners::cpu::MLX_RUNNERS_ISA {
-using Lanes = F32;
-MLX_RUNNERS_INLINE Lanes zero_lanes() { return zero(); }
-MLX_RUNNERS_INLINE Lanes load_lanes(const float* p) { return load(p); }
-}  // namespace mlx_runners::cpu::MLX_RUNNERS_ISA
-
 #include "kernels/cpu/simd/x86_bytes.h"
 
 namespace mlx_runners::cpu::MLX_RUNNERS_ISA {
@@ -139,21 +133,56 @@ MLX_RUNNERS_INLINE F32 load_bfloats(const uint8_t* p) {
   return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16))};
 }
 
-MLX_RUNNERS_INLINE Int load_quads(const uint8_t* p, int64_t step) {
+MLX_RUNNERS_INLINE Int splat(int byte) { return {_mm256_set1_epi8(static_cast<char>(byte))}; }
+MLX_RUNNERS_INLINE Int operator&(Int a, Int b) { return {_mm256_and_si256(a.v, b.v)}; }
+MLX_RUNNERS_INLINE Int operator^(Int a, Int b) { return {_mm256_xor_si256(a.v, b.v)}; }
+MLX_RUNNERS_INLINE Int operator-(Int a, Int b) { return {_mm256_sub_epi32(a.v, b.v)}; }
+template <int kMask>
+MLX_RUNNERS_INLINE Int select_bits(Int a, Int b) {
+  const __m256i mask = _mm256_set1_epi8(kMask);
+  return {_mm256_or_si256(_mm256_and_si256(mask, a.v), _mm256_andnot_si256(mask, b.v))};
+}
+template <int kBits>
+MLX_RUNNERS_INLINE Int shift_words(Int a) {
+  return {kBits < 0 ? _mm256_srli_epi16(a.v, -kBits) : _mm256_slli_epi16(a.v, kBits)};
+}
+template <int kFirst, int>
+MLX_RUNNERS_INLINE Int shift_word_halves(Int a) {
+  return shift_words<kFirst>(a);
+}
+
+template <int kStride>
+MLX_RUNNERS_INLINE Int load_quads(const uint8_t* p) {
   const auto quad = [&](int i) {
-    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + i * step));
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + i * kStride));
   };
   return {_mm256_set_m128i(quad(1), quad(0))};
 }
-MLX_RUNNERS_INLINE F32 spread_quads(const float* p) {
-  return {_mm256_set_m128(_mm_set1_ps(p[1]), _mm_set1_ps(p[0]))};
+template <int>
+MLX_RUNNERS_INLINE Int load_pair(const uint8_t* p) {
+  return load_int(p);
 }
-template <int p>
-MLX_RUNNERS_INLINE F32 nibble_floats(Int packed) {
-  if constexpr (p == 7) {
-    return {_mm256_cvtepi32_ps(_mm256_srli_epi32(packed.v, 28))};
+template <int>
+MLX_RUNNERS_INLINE Int part(Bytes a) {
+  return {a.v};
+}
+template <int kValue>
+MLX_RUNNERS_INLINE Int bit_bytes(uint64_t bits) {
+  uint8_t four[4];
+  memcpy(four, &bits, sizeof(four));
+  return {spread_bits(four, kValue).v};
+}
+template <int g0, int g1, int, int>
+MLX_RUNNERS_INLINE F32 spread_quads(const float* p) {
+  return {_mm256_set_m128(_mm_set1_ps(p[g1]), _mm_set1_ps(p[g0]))};
+}
+template <int p, int kBits>
+MLX_RUNNERS_INLINE F32 byte_floats(Int codes) {
+  if constexpr (p == 3 && kBits == 8) {
+    return {_mm256_cvtepi32_ps(_mm256_srli_epi32(codes.v, 24))};
   } else {
-    return {_mm256_cvtepi32_ps(_mm256_and_si256(packed.v, _mm256_set1_epi32(15 << 4 * p)))};
+    const __m256i mask = _mm256_set1_epi32(((1 << kBits) - 1) << 8 * p);
+    return {_mm256_cvtepi32_ps(_mm256_and_si256(codes.v, mask))};
   }
 }
 

@@ -71,22 +71,6 @@ MLX_RUNNERS_INLINE void transpose4(const float* src, int64_t src_step, float* ds
 
 }  // namespace mlx_runners::cpu::MLX_RUNNERS_ISA
 
-namespace mlx_runners::cpu::MLX_RUNNERS_ISA {
-// Half a register: the dot products of 32 bytes.
-struct Lanes {
-  __m256 v;
-};
-MLX_RUNNERS_INLINE Lanes zero_lanes() { return {_mm256_setzero_ps()}; }
-MLX_RUNNERS_INLINE Lanes load_lanes(const float* p) { return {_mm256_loadu_ps(p)}; }
-MLX_RUNNERS_INLINE Lanes operator+(Lanes a, Lanes b) { return {_mm256_add_ps(a.v, b.v)}; }
-MLX_RUNNERS_INLINE Lanes fma(Lanes a, Lanes b, Lanes c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
-MLX_RUNNERS_INLINE float hsum(Lanes a) {
-  __m128 x = _mm_add_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
-  x = _mm_add_ps(x, _mm_movehl_ps(x, x));
-  return _mm_cvtss_f32(_mm_add_ss(x, _mm_shuffle_ps(x, x, 1)));
-}
-}  // namespace mlx_runners::cpu::MLX_RUNNERS_ISA
-
 #include "kernels/cpu/simd/x86_bytes.h"
 
 namespace mlx_runners::cpu::MLX_RUNNERS_ISA {
@@ -182,26 +166,82 @@ MLX_RUNNERS_INLINE F32 load_bfloats(const uint8_t* p) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16))};
 }
 
-MLX_RUNNERS_INLINE Int load_quads(const uint8_t* p, int64_t step) {
-  const auto quad = [&](int i) {
-    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + i * step));
+MLX_RUNNERS_INLINE Int splat(int byte) { return {_mm512_set1_epi8(static_cast<char>(byte))}; }
+MLX_RUNNERS_INLINE Int operator&(Int a, Int b) { return {_mm512_and_si512(a.v, b.v)}; }
+MLX_RUNNERS_INLINE Int operator^(Int a, Int b) { return {_mm512_xor_si512(a.v, b.v)}; }
+MLX_RUNNERS_INLINE Int operator-(Int a, Int b) { return {_mm512_sub_epi32(a.v, b.v)}; }
+template <int kMask>
+MLX_RUNNERS_INLINE Int select_bits(Int a, Int b) {
+  return {_mm512_ternarylogic_epi32(_mm512_set1_epi8(kMask), a.v, b.v, 0xca)};
+}
+template <int kBits>
+MLX_RUNNERS_INLINE Int shift_words(Int a) {
+  return {kBits < 0 ? _mm512_srli_epi16(a.v, -kBits) : _mm512_slli_epi16(a.v, kBits)};
+}
+template <int kFirst, int kSecond>
+MLX_RUNNERS_INLINE Int shift_word_halves(Int a) {
+  // Both up or both down.
+  constexpr bool kUp = kFirst > 0 || kSecond > 0;
+  static_assert(kUp ? kFirst >= 0 && kSecond >= 0 : kFirst <= 0 && kSecond <= 0);
+  const __m512i counts = _mm512_inserti64x4(_mm512_set1_epi16(kUp ? kFirst : -kFirst),
+                                            _mm256_set1_epi16(kUp ? kSecond : -kSecond), 1);
+  return {kUp ? _mm512_sllv_epi16(a.v, counts) : _mm512_srlv_epi16(a.v, counts)};
+}
+
+template <int kStride>
+MLX_RUNNERS_INLINE Int load_quads(const uint8_t* p) {
+  // The first three are in the first 64 bytes.
+  static_assert(kStride % 2 == 0 && kStride >= 16 && 2 * kStride + 16 <= 64);
+  constexpr auto four = [](int64_t word) {  // and those that follow it, in the first 64 bytes
+    const int64_t at = word / 8 * kStride / 2 + word % 8;
+    return at * 0x0001000100010001 + 0x0003000200010000;
   };
-  const __m512i first = _mm512_castsi128_si512(quad(0));
-  const __m512i two = _mm512_mask_broadcast_i32x4(first, 0x00f0, quad(1));
-  const __m512i three = _mm512_mask_broadcast_i32x4(two, 0x0f00, quad(2));
-  return {_mm512_mask_broadcast_i32x4(three, 0xf000, quad(3))};
+  // The last is at the end of the last 64 bytes, whose words count from 32 on.
+  const __m512i order = _mm512_setr_epi64(four(0), four(4), four(8), four(12), four(16), four(20),
+                                          0x003b003a00390038, 0x003f003e003d003c);
+  const __m512i first = _mm512_loadu_si512(p);
+  const __m512i last = _mm512_loadu_si512(p + 3 * kStride + 16 - 64);
+  return {_mm512_permutex2var_epi16(first, order, last)};
 }
-MLX_RUNNERS_INLINE F32 spread_quads(const float* p) {
-  const __m512i index = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
-  const __m128 four = _mm_setr_ps(p[0], p[1], p[2], p[3]);
-  return {_mm512_permutexvar_ps(index, _mm512_castps128_ps512(four))};
-}
-template <int p>
-MLX_RUNNERS_INLINE F32 nibble_floats(Int packed) {
-  if constexpr (p == 7) {
-    return {_mm512_cvtepi32_ps(_mm512_srli_epi32(packed.v, 28))};
+template <int kStride>
+MLX_RUNNERS_INLINE Int load_pair(const uint8_t* p) {
+  const auto* second = reinterpret_cast<const __m256i*>(p + kStride);
+  if constexpr (kStride == 0) {
+    return {_mm512_broadcast_i64x4(_mm256_loadu_si256(second))};
   } else {
-    return {_mm512_cvtepi32_ps(_mm512_and_si512(packed.v, _mm512_set1_epi32(15 << 4 * p)))};
+    const __m256i first = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    return {_mm512_inserti64x4(_mm512_castsi256_si512(first), _mm256_loadu_si256(second), 1)};
+  }
+}
+MLX_RUNNERS_INLINE Int join(Bytes a, Bytes b) {
+  return {_mm512_inserti64x4(_mm512_castsi256_si512(a.v), b.v, 1)};
+}
+template <int kValue>
+MLX_RUNNERS_INLINE Int bit_bytes(uint64_t bits) {
+  return {_mm512_maskz_set1_epi8(static_cast<__mmask64>(bits), kValue)};
+}
+template <int g0, int g1, int g2, int g3>
+MLX_RUNNERS_INLINE F32 spread_quads(const float* p) {
+  constexpr int kFirst = g0 / 4 * 4;
+  static_assert(g1 / 4 * 4 == kFirst && g2 / 4 * 4 == kFirst && g3 / 4 * 4 == kFirst);
+  const __m512i index =
+      _mm512_setr_epi32(g0, g0, g0, g0, g1, g1, g1, g1, g2, g2, g2, g2, g3, g3, g3, g3);
+  const __m512i local = _mm512_and_si512(index, _mm512_set1_epi32(3));
+  return {_mm512_permutexvar_ps(local, _mm512_castps128_ps512(_mm_loadu_ps(p + kFirst)))};
+}
+template <int p, int kBits>
+MLX_RUNNERS_INLINE F32 byte_floats(Int codes) {
+  // Codes that need no shift and are small enough can be looked up, by the low bits of a lane.
+  const F32 table = {_mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)};
+  if constexpr (p == 0 && kBits == 4) {
+    return {_mm512_permutexvar_ps(codes.v, table.v)};
+  } else if constexpr (p == 0 && kBits == 5) {
+    return {_mm512_permutex2var_ps(table.v, codes.v, (table + set1(16.0f)).v)};
+  } else if constexpr (p == 3 && kBits == 8) {
+    return {_mm512_cvtepi32_ps(_mm512_srli_epi32(codes.v, 24))};
+  } else {
+    const __m512i mask = _mm512_set1_epi32(((1 << kBits) - 1) << 8 * p);
+    return {_mm512_cvtepi32_ps(_mm512_and_si512(codes.v, mask))};
   }
 }
 

@@ -90,8 +90,6 @@ struct Bytes {
 struct Int {
   Int4 v;
 };
-using Lanes = F32;
-constexpr int kLanes = 4;
 
 MLX_RUNNERS_INLINE Byte16 load16(const void* p) {
   Byte16 a;
@@ -157,19 +155,23 @@ MLX_RUNNERS_INLINE float half_to_float(const uint8_t* p) {
   magnitude *= 0x1p112f;  // The exponents' biases differ by 112; subnormals come out right, too.
   return half & 0x8000U ? -magnitude : magnitude;
 }
-MLX_RUNNERS_INLINE void scale8_unsigned(const uint8_t* p, float factor, float* out) {
-  for (int i = 0; i < 8; ++i) {
-    out[i] = factor * p[i];
+MLX_RUNNERS_INLINE void half_floats(uint64_t four, float* out) {
+  uint8_t halves[8];
+  memcpy(halves, &four, sizeof(halves));
+  for (int i = 0; i < 4; ++i) {
+    out[i] = half_to_float(halves + 2 * i);
   }
 }
-MLX_RUNNERS_INLINE void scale8_signed(const uint8_t* p, float factor, float* out) {
+MLX_RUNNERS_INLINE void scale8_unsigned(uint64_t eight, float factor, float* out) {
   for (int i = 0; i < 8; ++i) {
-    out[i] = factor * static_cast<int8_t>(p[i]);
+    out[i] = factor * static_cast<float>(static_cast<uint8_t>(eight >> 8 * i));
   }
 }
-
-MLX_RUNNERS_INLINE Lanes zero_lanes() { return zero(); }
-MLX_RUNNERS_INLINE Lanes load_lanes(const float* p) { return load(p); }
+MLX_RUNNERS_INLINE void scale8_signed(uint64_t eight, float factor, float* out) {
+  for (int i = 0; i < 8; ++i) {
+    out[i] = factor * static_cast<float>(static_cast<int8_t>(eight >> 8 * i));
+  }
+}
 
 MLX_RUNNERS_INLINE Int zero_int() { return {Int4{}}; }
 MLX_RUNNERS_INLINE Int load_int(const void* p) {
@@ -202,17 +204,6 @@ MLX_RUNNERS_INLINE Int dot4(Int sum, Int codes, Int x) {
 }
 MLX_RUNNERS_INLINE Int dot16(Byte16 codes, Byte16 x) {
   return {pair_sums(codes, x, 0) + pair_sums(codes, x, 8)};
-}
-template <bool kNarrow>
-MLX_RUNNERS_INLINE Lanes add_dot(Lanes sum, Bytes codes, Bytes x, float scale) {
-  const Int dot = {dot16(codes.low, x.low).v + dot16(codes.high, x.high).v};
-  return fma(to_float(dot), set1(scale), sum);
-}
-/// With a scale for the first 16 codes and one for the others.
-template <bool kNarrow>
-MLX_RUNNERS_INLINE Lanes add_dot_halves(Lanes sum, Bytes codes, Bytes x, const float* scales) {
-  const Lanes first = fma(to_float(dot16(codes.low, x.low)), set1(scales[0]), sum);
-  return fma(to_float(dot16(codes.high, x.high)), set1(scales[1]), first);
 }
 
 MLX_RUNNERS_INLINE void round_to_bytes(const F32* x, F32 scale, int8_t* out) {
@@ -247,14 +238,61 @@ MLX_RUNNERS_INLINE F32 load_bfloats(const uint8_t* p) {
   return {(Float4)(Int4{bits[0], bits[1], bits[2], bits[3]} << 16)};
 }
 
-MLX_RUNNERS_INLINE Int load_quads(const uint8_t* p, int64_t) { return load_int(p); }
-MLX_RUNNERS_INLINE F32 spread_quads(const float* p) { return set1(p[0]); }
-template <int p>
-MLX_RUNNERS_INLINE F32 nibble_floats(Int packed) {
-  if constexpr (p == 7) {
-    return to_float({packed.v >> 28 & 15});
+MLX_RUNNERS_INLINE Int splat(int byte) {
+  const int lane = static_cast<int>(0x01010101U * static_cast<uint32_t>(byte));
+  return {Int4{lane, lane, lane, lane}};
+}
+MLX_RUNNERS_INLINE Int operator&(Int a, Int b) { return {a.v & b.v}; }
+MLX_RUNNERS_INLINE Int operator^(Int a, Int b) { return {a.v ^ b.v}; }
+MLX_RUNNERS_INLINE Int operator-(Int a, Int b) { return {a.v - b.v}; }
+template <int kMask>
+MLX_RUNNERS_INLINE Int select_bits(Int a, Int b) {
+  const Int mask = splat(kMask);
+  return {(a.v & mask.v) | (b.v & ~mask.v)};
+}
+template <int kBits>
+MLX_RUNNERS_INLINE Int shift_words(Int a) {
+  if constexpr (kBits < 0) {
+    return {(Int4)((Short8)a.v >> -kBits)};
   } else {
-    return to_float({packed.v & (15 << 4 * p)});
+    return {(Int4)((Short8)a.v << kBits)};
+  }
+}
+template <int kFirst, int>
+MLX_RUNNERS_INLINE Int shift_word_halves(Int a) {
+  return shift_words<kFirst>(a);
+}
+template <int kValue>
+MLX_RUNNERS_INLINE Int bit_bytes(uint64_t bits) {
+  uint8_t bytes[16];
+  for (int i = 0; i < 16; ++i) {
+    bytes[i] = static_cast<uint8_t>((bits >> i & 1) * kValue);
+  }
+  return load_int(bytes);
+}
+
+template <int>
+MLX_RUNNERS_INLINE Int load_quads(const uint8_t* p) {
+  return load_int(p);
+}
+template <int>
+MLX_RUNNERS_INLINE Int load_pair(const uint8_t* p) {
+  return load_int(p);
+}
+template <int v>
+MLX_RUNNERS_INLINE Int part(Bytes a) {
+  return {(Int4)(v == 0 ? a.low : a.high)};
+}
+template <int g0, int, int, int>
+MLX_RUNNERS_INLINE F32 spread_quads(const float* p) {
+  return set1(p[g0]);
+}
+template <int p, int kBits>
+MLX_RUNNERS_INLINE F32 byte_floats(Int codes) {
+  if constexpr (p == 3 && kBits == 8) {
+    return to_float({codes.v >> 24 & 255});
+  } else {
+    return to_float({codes.v & (((1 << kBits) - 1) << 8 * p)});
   }
 }
 

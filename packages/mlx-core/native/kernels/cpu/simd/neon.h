@@ -83,8 +83,6 @@ struct Bytes {
 struct Int {
   int32x4_t v;
 };
-using Lanes = F32;
-constexpr int kLanes = 4;
 
 MLX_RUNNERS_INLINE Bytes load_bytes(const void* p) {
   const auto* bytes = static_cast<const uint8_t*>(p);
@@ -143,19 +141,19 @@ MLX_RUNNERS_INLINE float half_to_float(const uint8_t* p) {
   memcpy(&half, p, sizeof(half));
   return half;
 }
-MLX_RUNNERS_INLINE void scale8_unsigned(const uint8_t* p, float factor, float* out) {
+MLX_RUNNERS_INLINE void half_floats(uint64_t four, float* out) {
+  vst1q_f32(out, vcvt_f32_f16(vreinterpret_f16_u64(vcreate_u64(four))));
+}
+MLX_RUNNERS_INLINE void scale8_unsigned(uint64_t eight, float factor, float* out) {
   for (int i = 0; i < 8; ++i) {
-    out[i] = factor * p[i];
+    out[i] = factor * static_cast<float>(static_cast<uint8_t>(eight >> 8 * i));
   }
 }
-MLX_RUNNERS_INLINE void scale8_signed(const uint8_t* p, float factor, float* out) {
+MLX_RUNNERS_INLINE void scale8_signed(uint64_t eight, float factor, float* out) {
   for (int i = 0; i < 8; ++i) {
-    out[i] = factor * static_cast<int8_t>(p[i]);
+    out[i] = factor * static_cast<float>(static_cast<int8_t>(eight >> 8 * i));
   }
 }
-
-MLX_RUNNERS_INLINE Lanes zero_lanes() { return zero(); }
-MLX_RUNNERS_INLINE Lanes load_lanes(const float* p) { return load(p); }
 
 MLX_RUNNERS_INLINE Int zero_int() { return {vdupq_n_s32(0)}; }
 MLX_RUNNERS_INLINE Int load_int(const void* p) {
@@ -192,20 +190,6 @@ template <bool kNarrow>
 MLX_RUNNERS_INLINE Int dot4(Int sum, Int codes, Int x) {
   return {dot16<kNarrow>(sum.v, vreinterpretq_u8_s32(codes.v), vreinterpretq_s8_s32(x.v))};
 }
-template <bool kNarrow>
-MLX_RUNNERS_INLINE Lanes add_dot(Lanes sum, Bytes codes, Bytes x, float scale) {
-  const int32x4_t low = dot16<kNarrow>(vdupq_n_s32(0), codes.low, vreinterpretq_s8_u8(x.low));
-  const int32x4_t dot = dot16<kNarrow>(low, codes.high, vreinterpretq_s8_u8(x.high));
-  return fma({vcvtq_f32_s32(dot)}, set1(scale), sum);
-}
-/// With a scale for the first 16 codes and one for the others.
-template <bool kNarrow>
-MLX_RUNNERS_INLINE Lanes add_dot_halves(Lanes sum, Bytes codes, Bytes x, const float* scales) {
-  const int32x4_t low = dot16<kNarrow>(vdupq_n_s32(0), codes.low, vreinterpretq_s8_u8(x.low));
-  const int32x4_t high = dot16<kNarrow>(vdupq_n_s32(0), codes.high, vreinterpretq_s8_u8(x.high));
-  return fma({vcvtq_f32_s32(high)}, set1(scales[1]),
-             fma({vcvtq_f32_s32(low)}, set1(scales[0]), sum));
-}
 
 MLX_RUNNERS_INLINE void round_to_bytes(const F32* x, F32 scale, int8_t* out) {
 #pragma GCC unroll 4
@@ -236,15 +220,59 @@ MLX_RUNNERS_INLINE F32 load_bfloats(const uint8_t* p) {
   return {vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(p)), 16))};
 }
 
-MLX_RUNNERS_INLINE Int load_quads(const uint8_t* p, int64_t) { return load_int(p); }
-MLX_RUNNERS_INLINE F32 spread_quads(const float* p) { return set1(p[0]); }
-template <int p>
-MLX_RUNNERS_INLINE F32 nibble_floats(Int packed) {
-  const uint32x4_t bits = vreinterpretq_u32_s32(packed.v);
-  if constexpr (p == 7) {
-    return {vcvtq_f32_u32(vshrq_n_u32(bits, 28))};
+MLX_RUNNERS_INLINE uint8x16_t bytes_of(Int a) { return vreinterpretq_u8_s32(a.v); }
+MLX_RUNNERS_INLINE Int int_of(uint8x16_t a) { return {vreinterpretq_s32_u8(a)}; }
+MLX_RUNNERS_INLINE Int splat(int byte) { return int_of(vdupq_n_u8(static_cast<uint8_t>(byte))); }
+MLX_RUNNERS_INLINE Int operator&(Int a, Int b) { return {vandq_s32(a.v, b.v)}; }
+MLX_RUNNERS_INLINE Int operator^(Int a, Int b) { return {veorq_s32(a.v, b.v)}; }
+MLX_RUNNERS_INLINE Int operator-(Int a, Int b) { return {vsubq_s32(a.v, b.v)}; }
+template <int kMask>
+MLX_RUNNERS_INLINE Int select_bits(Int a, Int b) {
+  return int_of(vbslq_u8(vdupq_n_u8(kMask), bytes_of(a), bytes_of(b)));
+}
+// Of bytes, which differs in bits that are anything.
+template <int kBits>
+MLX_RUNNERS_INLINE Int shift_words(Int a) {
+  if constexpr (kBits < 0) {
+    return int_of(vshrq_n_u8(bytes_of(a), -kBits));
   } else {
-    return {vcvtq_f32_u32(vandq_u32(bits, vdupq_n_u32(15U << 4 * p)))};
+    return int_of(vshlq_n_u8(bytes_of(a), kBits));
+  }
+}
+template <int kFirst, int>
+MLX_RUNNERS_INLINE Int shift_word_halves(Int a) {
+  return shift_words<kFirst>(a);
+}
+template <int kValue>
+MLX_RUNNERS_INLINE Int bit_bytes(uint64_t bits) {
+  uint8_t two[2];
+  memcpy(two, &bits, sizeof(two));
+  return int_of(spread16(two, kValue));
+}
+
+template <int>
+MLX_RUNNERS_INLINE Int load_quads(const uint8_t* p) {
+  return load_int(p);
+}
+template <int>
+MLX_RUNNERS_INLINE Int load_pair(const uint8_t* p) {
+  return load_int(p);
+}
+template <int v>
+MLX_RUNNERS_INLINE Int part(Bytes a) {
+  return int_of(v == 0 ? a.low : a.high);
+}
+template <int g0, int, int, int>
+MLX_RUNNERS_INLINE F32 spread_quads(const float* p) {
+  return set1(p[g0]);
+}
+template <int p, int kBits>
+MLX_RUNNERS_INLINE F32 byte_floats(Int codes) {
+  const uint32x4_t bits = vreinterpretq_u32_s32(codes.v);
+  if constexpr (p == 3 && kBits == 8) {
+    return {vcvtq_f32_u32(vshrq_n_u32(bits, 24))};
+  } else {
+    return {vcvtq_f32_u32(vandq_u32(bits, vdupq_n_u32(((1U << kBits) - 1) << 8 * p)))};
   }
 }
 

@@ -1,5 +1,5 @@
 // The byte operations of AVX2, with VNNI's instruction where the level has it. Included by avx2.h
-// and avx512.h, which define Lanes.
+// and avx512.h.
 #pragma once
 
 namespace mlx_runners::cpu::MLX_RUNNERS_ISA {
@@ -60,19 +60,21 @@ MLX_RUNNERS_INLINE float half_to_float(const uint8_t* p) {
   return _cvtsh_ss(bits);
 }
 
+MLX_RUNNERS_INLINE void half_floats(uint64_t four, float* out) {
+  _mm_storeu_ps(out, _mm_cvtph_ps(_mm_cvtsi64_si128(static_cast<int64_t>(four))));
+}
+
 MLX_RUNNERS_INLINE __m256 scaled(__m256i integers, float factor) {
   return _mm256_mul_ps(_mm256_cvtepi32_ps(integers), _mm256_set1_ps(factor));
 }
-MLX_RUNNERS_INLINE void scale8_unsigned(const uint8_t* p, float factor, float* out) {
-  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+MLX_RUNNERS_INLINE void scale8_unsigned(uint64_t eight, float factor, float* out) {
+  const __m128i bytes = _mm_cvtsi64_si128(static_cast<int64_t>(eight));
   _mm256_storeu_ps(out, scaled(_mm256_cvtepu8_epi32(bytes), factor));
 }
-MLX_RUNNERS_INLINE void scale8_signed(const uint8_t* p, float factor, float* out) {
-  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+MLX_RUNNERS_INLINE void scale8_signed(uint64_t eight, float factor, float* out) {
+  const __m128i bytes = _mm_cvtsi64_si128(static_cast<int64_t>(eight));
   _mm256_storeu_ps(out, scaled(_mm256_cvtepi8_epi32(bytes), factor));
 }
-
-constexpr int kLanes = 8;
 
 MLX_RUNNERS_INLINE __m256i dot_bytes_narrow(__m256i sum, __m256i codes, __m256i x) {
 #if defined(__AVX512VNNI__) && defined(__AVX512VL__)
@@ -96,19 +98,6 @@ MLX_RUNNERS_INLINE __m256i dot_bytes(__m256i sum, __m256i codes, __m256i x) {
   }
 #endif
   return dot_bytes_narrow(sum, codes, x);
-}
-
-template <bool kNarrow>
-MLX_RUNNERS_INLINE Lanes add_dot(Lanes sum, Bytes codes, Bytes x, float scale) {
-  const __m256i dot = dot_bytes<kNarrow>(_mm256_setzero_si256(), codes.v, x.v);
-  return {_mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_set1_ps(scale), sum.v)};
-}
-/// With a scale for the first 16 codes and one for the others.
-template <bool kNarrow>
-MLX_RUNNERS_INLINE Lanes add_dot_halves(Lanes sum, Bytes codes, Bytes x, const float* scales) {
-  const __m256i dot = dot_bytes<kNarrow>(_mm256_setzero_si256(), codes.v, x.v);
-  const __m256 scale = _mm256_set_m128(_mm_set1_ps(scales[1]), _mm_set1_ps(scales[0]));
-  return {_mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), scale, sum.v)};
 }
 
 }  // namespace mlx_runners::cpu::MLX_RUNNERS_ISA
