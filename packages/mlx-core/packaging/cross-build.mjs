@@ -1,8 +1,8 @@
-import { chmodSync, rmSync } from 'node:fs';
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { cmakeBuild } from '../scripts/cmake-build.mjs';
 import { fetchMlx } from '../scripts/fetch-mlx.mjs';
-import { unpackedWheel } from '../scripts/wheels.mjs';
+import { useZig } from '../scripts/zig.mjs';
 
 const buildFolder = join(import.meta.dirname, '../build');
 
@@ -19,10 +19,7 @@ export async function crossBuild(platform) {
   const folder = join(buildFolder, `cmake-${platform}`);
   const output = join(folder, 'output');
   rmSync(folder, { recursive: true, force: true });
-  process.env.ZIG = zig();
-  // With the build, so that nothing is left behind in the user's cache folder.
-  process.env.ZIG_GLOBAL_CACHE_DIR = join(buildFolder, 'zig-cache');
-  process.env.ZIG_LOCAL_CACHE_DIR = process.env.ZIG_GLOBAL_CACHE_DIR;
+  useZig();
   await cmakeBuild({
     folder,
     definitions: {
@@ -34,11 +31,4 @@ export async function crossBuild(platform) {
     logFile: join(buildFolder, `native-build-${platform}.log`),
   });
   return output;
-}
-
-function zig() {
-  const program = join(unpackedWheel('ziglang'), 'ziglang/zig');
-  // Python's zipfile forgets file modes.
-  chmodSync(program, 0o755);
-  return program;
 }

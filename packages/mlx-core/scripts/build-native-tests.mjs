@@ -7,14 +7,10 @@ import { isMainModule, runScript } from './tool-error.mjs';
 
 const buildFolder = join(import.meta.dirname, '../build');
 
-/** Where the test programs of native/test lie, built as the addon is or with sanitizers. */
-export function testPrograms(sanitizers = process.env.MLX_RUNNERS_SANITIZE ?? '') {
-  const folder = join(cmakeFolder(sanitizers), 'native/test/programs');
-  return readdirSync(folder).map((name) => ({ name, path: join(folder, name) }));
-}
-
-function cmakeFolder(/** @type {string} */ sanitizers) {
-  return join(buildFolder, sanitizers ? `sanitized-${sanitizers.replaceAll(',', '-')}` : 'cmake');
+/** Where CMake puts the test programs when the addon is built in `folder`. */
+export function testPrograms(folder = join(buildFolder, 'cmake')) {
+  const programs = join(folder, 'native/test/programs');
+  return readdirSync(programs).map((name) => ({ name, path: join(programs, name) }));
 }
 
 /**
@@ -23,14 +19,18 @@ function cmakeFolder(/** @type {string} */ sanitizers) {
  * @param {object} [options]
  * @param {string} [options.sanitizers] what `-fsanitize` takes, such as `address,undefined`
  * @param {boolean} [options.standalone] only those that need no libmlx
+ * @returns {Promise<string>} the folder to give to `testPrograms`
  */
 export async function buildNativeTests({ sanitizers = '', standalone = false } = {}) {
   const build = nativeBuild(standalone ? 'native_tests_standalone' : 'native_tests');
-  if (!sanitizers) return cmakeBuild(build);
-  const folder = cmakeFolder(sanitizers);
-  const NATIVE_OUTPUT_DIR = join(folder, 'output');
-  const definitions = { ...build.definitions, NATIVE_OUTPUT_DIR, SANITIZE: sanitizers };
-  return cmakeBuild({ ...build, folder, definitions, logFile: `${folder}.log` });
+  if (sanitizers) {
+    build.folder = join(buildFolder, `sanitized-${sanitizers.replaceAll(',', '-')}`);
+    build.logFile = `${build.folder}.log`;
+    build.definitions.NATIVE_OUTPUT_DIR = join(build.folder, 'output');
+    build.definitions.SANITIZE = sanitizers;
+  }
+  await cmakeBuild(build);
+  return build.folder;
 }
 
 if (isMainModule(import.meta.url)) {

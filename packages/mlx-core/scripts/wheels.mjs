@@ -18,6 +18,9 @@ const nativeLock = /** @type {{ platforms: Record<string, Record<string, Wheel>>
   JSON.parse(readFileSync(join(packageRoot, 'native.lock.json'), 'utf8'))
 );
 
+/** Where what builds need is kept once fetched. */
+export const buildCache = process.env.MLX_RUNNERS_BUILD_CACHE || join(workspaceRoot, '.cache');
+
 /** The name that native.lock.json gives this machine, such as `linux-x64`. */
 export const hostPlatform = `${process.platform}-${process.arch}`;
 
@@ -37,8 +40,7 @@ export function pinnedWheel(/** @type {string} */ part, platform = hostPlatform)
 export function unpackedWheel(part, platform = hostPlatform) {
   const wheel = pinnedWheel(part, platform);
   if (!wheel) throw new ToolError(missingWheel(part, platform));
-  const cache = process.env.MLX_RUNNERS_BUILD_CACHE || join(workspaceRoot, '.cache');
-  const target = join(cache, part, `${wheel.version}-${platform}`);
+  const target = join(buildCache, part, `${wheel.version}-${platform}`);
   if (holds(target, wheel)) return target;
   const partial = `${target}.part-${process.pid}`;
   rmSync(partial, { recursive: true, force: true });

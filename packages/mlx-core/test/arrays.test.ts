@@ -191,6 +191,29 @@ test('arange starts at 0 unless told otherwise', () => {
   expect(values(mx.arange(5, 0, -2, 'int32'))).toEqual([5, 3, 1]);
 });
 
+describe('a number among integers', () => {
+  test.each([
+    [2, 'int32', [3]],
+    [0.5, 'float32', [1.5]],
+    [2 ** 62, 'int32', [1]],
+    [2 ** 63, 'float32', [2 ** 63]],
+    [-1e300, 'float32', [-Infinity]],
+    [Infinity, 'float32', [Infinity]],
+    [NaN, 'float32', [NaN]],
+  ] as const)('%s gives %s', (number, dtype, expected) => {
+    mx.tidy(() => expectArray(mx.add(mx.array(Int32Array.of(1)), number), expected, { dtype }));
+  });
+
+  test('stays one of 64 bits where those hold it', () => {
+    mx.tidy(() => {
+      const one = BigUint64Array.of(1n);
+      expect(mx.add(mx.array(one), 2 ** 63).dataSync()).toEqual(BigUint64Array.of(2n ** 63n + 1n));
+      expect(mx.add(mx.array(BigInt64Array.of(1n)), -(2 ** 63)).dtype).toBe('int64');
+      expect(mx.add(mx.array(one), 2 ** 64).dtype).toBe('float32');
+    });
+  });
+});
+
 describe('handles', () => {
   test('tell shape, dtype and sizes', () => {
     using x = mx.zeros([2, 0, 3], 'int16');

@@ -143,13 +143,13 @@ mx::array Arguments::array(size_t position) const {
   if (!scalar || !op_.params[position].operand) wrong(position, kind_name(Kind::Array));
   const mx::Dtype dtype = operand_dtype(given.number, given.tag == Tag::Bool);
   // From an integer, since turning a double into a type that is too small for it is undefined.
-  const bool whole = given.tag == Tag::Int && std::abs(given.number) < 9007199254740992.0;
+  const bool whole = mx::issubdtype(dtype, mx::integer) && given.number < 0x1p63;
   return whole ? mx::array(static_cast<int64_t>(given.number), dtype)
                : mx::array(given.number, dtype);
 }
 
 // A JavaScript number is a "weak" scalar, as Python's are in MLX: it takes the dtype of the arrays
-// it meets, but never turns a fraction into an integer.
+// it meets, but never turns a fraction, or what no integer type holds, into an integer.
 mx::Dtype Arguments::operand_dtype(double scalar, bool is_bool) const {
   std::optional<mx::Dtype> others;
   for (size_t i = 0; i < op_.params.size() && i < list_.count; ++i) {
@@ -159,7 +159,9 @@ mx::Dtype Arguments::operand_dtype(double scalar, bool is_bool) const {
   }
   if (is_bool) return mx::bool_;
   if (others && mx::issubdtype(*others, mx::inexact)) return *others;
-  if (std::nearbyint(scalar) != scalar) return mx::float32;
+  const double limit = others == mx::uint64 ? 0x1p64 : 0x1p63;
+  const bool whole = std::nearbyint(scalar) == scalar && scalar >= -0x1p63 && scalar < limit;
+  if (!whole) return mx::float32;
   if (others && *others != mx::bool_) return *others;
   return others ? mx::int32 : mx::float32;
 }

@@ -33,7 +33,7 @@ class Guarded {
     if (address == MAP_FAILED) throw std::bad_alloc();
     base_ = static_cast<char*>(address);
     if (inside > 0) mprotect(base_ + page, inside, PROT_READ | PROT_WRITE);
-    const bool at_end = draw(random, 0, 3) > 0;
+    const bool at_end = draw(random, 0, 1) == 1;
     data_ = reinterpret_cast<T*>(base_ + page + (at_end ? inside - bytes : 0));
   }
   ~Guarded() { munmap(base_, mapped_); }

@@ -1,9 +1,8 @@
 #include "harness.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
-#include <cstring>
+#include <cstdlib>
 #include <string_view>
 #include <vector>
 
@@ -47,16 +46,15 @@ Outcome run(const Test& test) {
 }
 
 [[noreturn]] void misuse(const std::string& problem) {
-  std::fprintf(stderr, "%s\nusage: [--list] [--cases N] [--seed S] [NAME]...\n", problem.c_str());
+  std::fprintf(stderr, "%s\nusage: [--list] [--scale X] [--cases N] [--seed S] [NAME]...\n",
+               problem.c_str());
   std::exit(2);
 }
 
 template <class T>
 void read_number(std::string_view option, const char* text, T& number) {
-  const char* end = text == nullptr ? nullptr : text + std::strlen(text);
-  if (text == nullptr || std::from_chars(text, end, number).ptr != end) {
-    misuse(std::string(option) + " needs a whole number");
-  }
+  std::istringstream stream(text == nullptr ? "" : text);
+  if (!(stream >> number) || !stream.eof()) misuse(std::string(option) + " needs a number");
 }
 
 }  // namespace
@@ -77,7 +75,9 @@ int main(int argc, char** argv) {
       for (const Test& test : tests()) std::puts(test.name);
       return 0;
     }
-    if (argument == "--cases") {
+    if (argument == "--scale") {
+      read_number(argument, argv[++i], mutable_options().scale);
+    } else if (argument == "--cases") {
       read_number(argument, argv[++i], mutable_options().cases);
     } else if (argument == "--seed") {
       read_number(argument, argv[++i], mutable_options().seed);

@@ -2,11 +2,15 @@
 //
 //   program --list             names, one per line
 //   program [NAME]…            runs these tests, all when none is named, in this one process
-//     --cases N  --seed S      for tests that draw random cases: how many, and where to start
+//     --seed S                 for tests that draw random cases: where to start
+//     --scale X                X times as many of them as a test has by itself
+//     --cases N                N of them
 //
 // Exit code 0: all passed; 77: all were skipped; 1: some failed.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <random>
 #include <sstream>
@@ -23,7 +27,8 @@ class Skip : public std::runtime_error {
 };
 
 struct Options {
-  int64_t cases = 0;  // 0: as many as the test has by itself
+  double scale = 1;
+  int64_t cases = 0;  // 0: as many as the test has by itself, times scale
   uint64_t seed = 1;
 };
 const Options& options();
@@ -33,11 +38,17 @@ struct Registration {
   Registration(const char* name, void (*body)());
 };
 
+/// How many random cases to draw in a test that has so many by itself.
+inline int64_t case_count(int64_t by_default) {
+  if (options().cases > 0) return options().cases;
+  return std::max<int64_t>(1, std::llround(options().scale * static_cast<double>(by_default)));
+}
+
 /// Random cases, each from a seed of its own: a failure names the seed that brings back its case
 /// with `--cases 1 --seed S`.
 template <class Body>
 void random_cases(int64_t by_default, Body&& body) {
-  const int64_t count = options().cases > 0 ? options().cases : by_default;
+  const int64_t count = case_count(by_default);
   for (int64_t i = 0; i < count; ++i) {
     const uint64_t seed = options().seed + static_cast<uint64_t>(i);
     std::mt19937_64 random(seed);

@@ -1,10 +1,12 @@
 // The thread pool of the CPU kernels. Made to be run under ThreadSanitizer as well.
 #include "kernels/cpu/pool.h"
 
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <latch>
 #include <vector>
 
 #include "harness.h"
@@ -42,6 +44,62 @@ TEST("jobs of many threads at once") {
   together(16, [](int thread) {
     for (int i = 0; i < 100; ++i) EXPECT_EQUAL(missed(200 + thread, 1 + i % 7), 0);
   });
+}
+
+TEST("more callers than there are places for jobs, with jobs inside of theirs") {
+  set_threads(4);
+  together(100, [](int thread) {
+    std::atomic<int> wrong{0};
+    for (int i = 0; i < 5; ++i) {
+      parallel_for(6, 1, [&](int64_t, int64_t) {
+        parallel_for(3, 1, [&](int64_t, int64_t) { wrong += missed(40 + thread, 7); });
+      });
+    }
+    EXPECT_EQUAL(wrong.load(), 0);
+  });
+}
+
+TEST("jobs are done while every worker is held up") {
+  constexpr int kThreads = 4;
+  set_threads(kThreads);
+  std::latch held(kThreads + 1);
+  std::latch release(1);
+  std::jthread holder([&] {
+    parallel_for(kThreads, 1, [&](int64_t, int64_t) {
+      held.count_down();
+      release.wait();
+    });
+  });
+  held.arrive_and_wait();
+  int wrong = 0;
+  for (int i = 0; i < 200; ++i) wrong += missed(100 + i, 3);
+  release.count_down();
+  EXPECT_EQUAL(wrong, 0);
+}
+
+TEST("many threads on one CPU that others keep busy") {
+#ifndef __linux__
+  throw Skip("only Linux binds threads to a CPU");
+#else
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(sched_getcpu(), &one);
+  // Before the pool starts: threads inherit it.
+  EXPECT_EQUAL(sched_setaffinity(0, sizeof(one), &one), 0);
+  std::atomic<bool> done{false};
+  std::vector<std::jthread> others;
+  for (int i = 0; i < 3; ++i) {
+    others.emplace_back([&] {
+      while (!done) {
+      }
+    });
+  }
+  set_threads(8);
+  int wrong = 0;
+  for (int i = 0; i < 20; ++i) wrong += missed(100 + i, 3);
+  done = true;
+  EXPECT_EQUAL(wrong, 0);
+#endif
 }
 
 TEST("a job inside a piece of another") {

@@ -35,19 +35,24 @@ export function headsViewOf(mx: Mx, plain: Plain): MxArray {
   });
 }
 
+/** As /proc/cpuinfo names them. */
 const flags: Record<string, string[]> = {
-  baseline: [],
   avx2: ['avx2', 'fma', 'f16c'],
+  avx2vnni: ['avx2', 'fma', 'f16c', 'avx_vnni'],
   avx512: ['avx512f', 'avx512bw', 'avx512dq', 'avx512vl'],
   avx512vnni: ['avx512f', 'avx512bw', 'avx512dq', 'avx512vl', 'avx512_vnni'],
+  neondotprod: ['asimddp'],
 };
 
 /** Whether this CPU has an instruction set; asked of the system, not of the library under test. */
 export function hasInstructionSet(level: string): boolean {
-  if (level === 'neon') return process.arch === 'arm64';
   if (level === 'baseline') return true;
-  if (process.arch !== 'x64' || process.platform !== 'linux') return false;
-  const line = /^flags\s*:(.*)$/m.exec(readFileSync('/proc/cpuinfo', 'utf8'))?.[1] ?? '';
+  const isArm = process.arch === 'arm64';
+  if (level.startsWith('neon') !== isArm) return false;
+  // Every Mac with such a processor has both.
+  if (level === 'neon' || process.platform === 'darwin') return isArm;
+  const line =
+    /^(?:flags|Features)\s*:(.*)$/m.exec(readFileSync('/proc/cpuinfo', 'utf8'))?.[1] ?? '';
   const present = new Set(line.trim().split(' '));
   return flags[level].every((flag) => present.has(flag));
 }

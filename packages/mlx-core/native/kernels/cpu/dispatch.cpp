@@ -4,6 +4,13 @@
 #include <string>
 #include <vector>
 
+#if defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#elif defined(__aarch64__) && defined(__APPLE__)
+#include <sys/sysctl.h>
+#endif
+
 namespace mlx_runners::cpu {
 
 namespace baseline {
@@ -11,6 +18,9 @@ extern const KernelTable kKernels;
 }
 #if defined(__x86_64__)
 namespace avx2 {
+extern const KernelTable kKernels;
+}
+namespace avx2vnni {
 extern const KernelTable kKernels;
 }
 namespace avx512 {
@@ -21,6 +31,9 @@ extern const KernelTable kKernels;
 }
 #elif defined(__aarch64__)
 namespace neon {
+extern const KernelTable kKernels;
+}
+namespace neondotprod {
 extern const KernelTable kKernels;
 }
 #endif
@@ -37,6 +50,20 @@ struct Level {
   bool supported;
 };
 
+#if defined(__aarch64__)
+bool has_dotprod() {
+#if defined(__linux__)
+  return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+#elif defined(__APPLE__)
+  int has = 0;
+  size_t size = sizeof(has);
+  return sysctlbyname("hw.optional.arm.FEAT_DotProd", &has, &size, nullptr, 0) == 0 && has == 1;
+#else
+  return false;
+#endif
+}
+#endif
+
 /// All levels compiled in, best first. The builtins ask the operating system's state as well.
 std::vector<Level> levels() {
   std::vector<Level> all;
@@ -49,8 +76,10 @@ std::vector<Level> levels() {
                           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   all.push_back({&avx512vnni::kKernels, has_avx512 && __builtin_cpu_supports("avx512vnni")});
   all.push_back({&avx512::kKernels, has_avx512});
+  all.push_back({&avx2vnni::kKernels, has_avx2 && __builtin_cpu_supports("avxvnni")});
   all.push_back({&avx2::kKernels, has_avx2});
 #elif defined(__aarch64__)
+  all.push_back({&neondotprod::kKernels, has_dotprod()});
   all.push_back({&neon::kKernels, true});
 #endif
   all.push_back({&baseline::kKernels, true});

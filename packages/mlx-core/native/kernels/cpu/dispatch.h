@@ -5,7 +5,8 @@
 namespace mlx_runners::cpu {
 
 /// The kernels in use: the best that this CPU runs, or the lower ones that the environment variable
-/// MLX_RUNNERS_SIMD=baseline|avx2|avx512|avx512vnni|neon asks for. Decided on the first call.
+/// MLX_RUNNERS_SIMD=baseline|avx2|avx2vnni|avx512|avx512vnni|neon|neondotprod asks for. Decided on
+/// the first call.
 const KernelTable& kernels();
 
 /// Name of the instruction set in use.

@@ -9,6 +9,10 @@
 #include <new>
 #include <vector>
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace mlx_runners::cpu {
 namespace {
 
@@ -20,6 +24,14 @@ struct Block {
   float* data = nullptr;
   size_t capacity = 0;
 };
+
+/// Tells AddressSanitizer how many floats of a block are in use; the others must not be touched.
+void mark_used([[maybe_unused]] const Block& block, [[maybe_unused]] size_t floats) {
+#if defined(__SANITIZE_ADDRESS__)
+  ASAN_UNPOISON_MEMORY_REGION(block.data, floats * sizeof(float));
+  ASAN_POISON_MEMORY_REGION(block.data + floats, (block.capacity - floats) * sizeof(float));
+#endif
+}
 
 class Cache {
  public:
@@ -108,13 +120,16 @@ Scratch::Scratch(size_t floats) {
       throw std::bad_alloc();
     }
   }
+  mark_used(block, floats);
   data_ = block.data;
   capacity_ = block.capacity;
 }
 
 Scratch::~Scratch() {
   if (data_ != nullptr) {
-    cache().put({data_, capacity_});
+    const Block block{data_, capacity_};
+    mark_used(block, 0);
+    cache().put(block);
   }
 }
 

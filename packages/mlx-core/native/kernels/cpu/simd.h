@@ -71,9 +71,15 @@
 #elif defined(MLX_RUNNERS_ISA_AVX512)
 #define MLX_RUNNERS_ISA avx512
 #include "kernels/cpu/simd/avx512.h"
+#elif defined(MLX_RUNNERS_ISA_AVX2VNNI)
+#define MLX_RUNNERS_ISA avx2vnni
+#include "kernels/cpu/simd/avx2.h"
 #elif defined(MLX_RUNNERS_ISA_AVX2)
 #define MLX_RUNNERS_ISA avx2
 #include "kernels/cpu/simd/avx2.h"
+#elif defined(MLX_RUNNERS_ISA_NEONDOTPROD)
+#define MLX_RUNNERS_ISA neondotprod
+#include "kernels/cpu/simd/neon.h"
 #elif defined(MLX_RUNNERS_ISA_NEON)
 #define MLX_RUNNERS_ISA neon
 #include "kernels/cpu/simd/neon.h"

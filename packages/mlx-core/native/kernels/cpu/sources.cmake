@@ -6,9 +6,9 @@ get_filename_component(MLX_RUNNERS_NATIVE_DIR "${CMAKE_CURRENT_LIST_DIR}/../.." 
 
 set(MLX_RUNNERS_CPU_ISAS baseline)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
-  list(APPEND MLX_RUNNERS_CPU_ISAS avx2 avx512 avx512vnni)
+  list(APPEND MLX_RUNNERS_CPU_ISAS avx2 avx2vnni avx512 avx512vnni)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
-  list(APPEND MLX_RUNNERS_CPU_ISAS neon)
+  list(APPEND MLX_RUNNERS_CPU_ISAS neon neondotprod)
 endif()
 
 add_library(
@@ -25,12 +25,15 @@ add_library(
 
 foreach(isa IN LISTS MLX_RUNNERS_CPU_ISAS)
   target_sources(mlx_runners_cpu_kernels PRIVATE ${CMAKE_CURRENT_LIST_DIR}/isa/${isa}.cpp)
-  # Kernels are compiled with full optimisation in every configuration: unoptimised intrinsics are
-  # a hundred times slower. No errno from sqrt, so that it is one instruction; products and sums are
-  # fused where a kernel says so.
-  set(isa_flags -O3 -fno-math-errno -ffp-contract=off)
-  if(isa STREQUAL "avx2")
+  # Kernels are compiled with full optimisation in every configuration but the sanitized ones:
+  # unoptimised intrinsics are a hundred times slower. No errno from sqrt, so that it is one
+  # instruction; products and sums are fused where a kernel says so.
+  set(isa_flags -O3 -fno-math-errno -ffp-contract=off ${SANITIZE_OPTIMISATION})
+  if(isa MATCHES "^avx2")
     list(APPEND isa_flags -mavx2 -mfma -mf16c)
+    if(isa STREQUAL "avx2vnni")
+      list(APPEND isa_flags -mavxvnni)
+    endif()
   elseif(isa MATCHES "^avx512")
     list(APPEND isa_flags -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
          -mprefer-vector-width=512)
@@ -40,6 +43,14 @@ foreach(isa IN LISTS MLX_RUNNERS_CPU_ISAS)
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
       # False alarms from GCC's own AVX-512 header.
       list(APPEND isa_flags -Wno-uninitialized -Wno-maybe-uninitialized)
+    endif()
+  elseif(isa STREQUAL "neon")
+    list(APPEND isa_flags -mcpu=generic) # macOS's compilers take an M1 for granted
+  elseif(isa STREQUAL "neondotprod")
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      list(APPEND isa_flags -march=armv8.2-a+dotprod)
+    else()
+      list(APPEND isa_flags -mcpu=generic+dotprod) # all that Zig understands
     endif()
   elseif(isa STREQUAL "baseline" AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
     list(APPEND isa_flags -msse4.2 -mpopcnt) # x86-64-v2

@@ -1,4 +1,4 @@
-// AVX2, FMA and F16C. Included by simd.h only.
+// AVX2, FMA and F16C, at the level avx2vnni with AVX-VNNI. Included by simd.h only.
 #pragma once
 
 #include <immintrin.h>

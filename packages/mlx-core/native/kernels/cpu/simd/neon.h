@@ -1,9 +1,14 @@
-// AArch64 Advanced SIMD. Included by simd.h only.
+// AArch64 Advanced SIMD, at the level neondotprod with its dot products of bytes. Included by
+// simd.h only.
 #pragma once
 
 #include <arm_neon.h>
 
-namespace mlx_runners::cpu::neon {
+#if defined(MLX_RUNNERS_ISA_NEONDOTPROD) != defined(__ARM_FEATURE_DOTPROD)
+#error "the compiler's flags are those of another level"
+#endif
+
+namespace mlx_runners::cpu::MLX_RUNNERS_ISA {
 
 constexpr int kWidth = 4;
 constexpr int kMr = 6;
@@ -72,9 +77,9 @@ MLX_RUNNERS_INLINE void transpose4(const float* src, int64_t src_step, float* ds
   vst1q_f32(dst + 3 * dst_step, vreinterpretq_f32_f64(vtrn2q_f64(ab1, cd1)));
 }
 
-}  // namespace mlx_runners::cpu::neon
+}  // namespace mlx_runners::cpu::MLX_RUNNERS_ISA
 
-namespace mlx_runners::cpu::neon {
+namespace mlx_runners::cpu::MLX_RUNNERS_ISA {
 
 struct Bytes {
   uint8x16_t low;
@@ -173,10 +178,11 @@ MLX_RUNNERS_INLINE int32x4_t dot16(int32x4_t sum, uint8x16_t codes, int8x16_t x)
   if constexpr (kNarrow) {
     return vdotq_s32(sum, vreinterpretq_s8_u8(codes), x);
   } else {
-    // The instruction's bytes are signed: 128 less, and twice 64 times x in addition.
+    // The instruction's bytes are signed: with 128 less, minus -128 times x, which products of
+    // several codes with the same x share.
     const int8x16_t less = vreinterpretq_s8_u8(veorq_u8(codes, vdupq_n_u8(128)));
-    const int8x16_t part = vdupq_n_s8(64);
-    return vdotq_s32(vdotq_s32(vdotq_s32(sum, less, x), part, x), part, x);
+    const int32x4_t rest = vdotq_s32(vdupq_n_s32(0), vdupq_n_s8(-128), x);
+    return vsubq_s32(vdotq_s32(sum, less, x), rest);
   }
 #else
   const int16x8_t low =
@@ -276,6 +282,6 @@ MLX_RUNNERS_INLINE F32 byte_floats(Int codes) {
   }
 }
 
-}  // namespace mlx_runners::cpu::neon
+}  // namespace mlx_runners::cpu::MLX_RUNNERS_ISA
 
 #include "kernels/cpu/simd/code_weights.h"

@@ -77,8 +77,10 @@ MLX_RUNNERS_INLINE void scale8_signed(uint64_t eight, float factor, float* out) 
 }
 
 MLX_RUNNERS_INLINE __m256i dot_bytes_narrow(__m256i sum, __m256i codes, __m256i x) {
-#if defined(__AVX512VNNI__) && defined(__AVX512VL__)
+#if defined(__AVX512VNNI__)
   return _mm256_dpbusd_epi32(sum, codes, x);
+#elif defined(__AVXVNNI__)
+  return _mm256_dpbusd_avx_epi32(sum, codes, x);
 #else
   const __m256i pairs = _mm256_maddubs_epi16(codes, x);
   return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
@@ -86,7 +88,7 @@ MLX_RUNNERS_INLINE __m256i dot_bytes_narrow(__m256i sum, __m256i codes, __m256i 
 }
 template <bool kNarrow>
 MLX_RUNNERS_INLINE __m256i dot_bytes(__m256i sum, __m256i codes, __m256i x) {
-#if !defined(__AVX512VNNI__)
+#if !defined(__AVX512VNNI__) && !defined(__AVXVNNI__)
   if constexpr (!kNarrow) {
     // Halves of a code, since sums of two whole products don't fit 16 bits.
     const __m256i mask = _mm256_set1_epi8(15);

@@ -1,0 +1,3 @@
+import { kernelSuite } from './suite.js';
+
+await kernelSuite('neondotprod');
