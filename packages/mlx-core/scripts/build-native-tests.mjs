@@ -23,22 +23,27 @@ export function testPrograms(folder = join(buildFolder, 'cmake')) {
  */
 export async function buildNativeTests({ sanitizers = '', standalone = false } = {}) {
   const build = nativeBuild(standalone ? 'native_tests_standalone' : 'native_tests');
-  if (sanitizers) {
-    build.folder = join(buildFolder, `sanitized-${sanitizers.replaceAll(',', '-')}`);
-    build.logFile = `${build.folder}.log`;
-    build.definitions.NATIVE_OUTPUT_DIR = join(build.folder, 'output');
-    build.definitions.SANITIZE = sanitizers;
+  if (!sanitizers) {
+    await cmakeBuild(build);
+    return build.folder;
   }
-  await cmakeBuild(build);
-  return build.folder;
+  const folder = join(buildFolder, `sanitized-${sanitizers.replaceAll(',', '-')}`);
+  const output = join(folder, 'output');
+  await cmakeBuild({
+    ...build,
+    folder,
+    definitions: { ...build.definitions, NATIVE_OUTPUT_DIR: output, SANITIZE: sanitizers },
+    logFile: `${folder}.log`,
+  });
+  return folder;
 }
 
 if (isMainModule(import.meta.url)) {
-  await runScript(() => {
+  await runScript(async () => {
     const { sanitize, standalone } = scriptOptions('[--sanitize address,…] [--standalone]', {
       sanitize: { type: 'string' },
       standalone: { type: 'boolean' },
     });
-    return buildNativeTests({ sanitizers: sanitize, standalone });
+    await buildNativeTests({ sanitizers: sanitize, standalone });
   });
 }
