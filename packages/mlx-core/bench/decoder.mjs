@@ -3,6 +3,7 @@
  * Either side is several independent results in one evaluation, as the layers of a step are.
  */
 import { mx } from '@mlx-runners/mlx-core';
+import { scriptOptions } from '../scripts/script-options.mjs';
 import { runScript, ToolError } from '../scripts/tool-error.mjs';
 import { row, writeResults } from './rows.mjs';
 
@@ -147,6 +148,7 @@ function check(/** @type {string} */ what, /** @type {() => MxArray} */ differen
 }
 
 await runScript(() => {
+  scriptOptions('none', {});
   const cases = [
     decodeAttention(9, 3, 64, 512),
     decodeAttention(9, 3, 64, 4096),

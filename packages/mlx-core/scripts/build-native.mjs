@@ -3,6 +3,7 @@ import { join, relative } from 'node:path';
 import { buildStamp, nativeFolder, stampFile } from './build-stamp.mjs';
 import { cmakeBuild } from './cmake-build.mjs';
 import { fetchMlx } from './fetch-mlx.mjs';
+import { scriptOptions } from './script-options.mjs';
 import { isMainModule, runScript } from './tool-error.mjs';
 
 const buildFolder = join(import.meta.dirname, '../build');
@@ -32,8 +33,7 @@ export async function buildNative() {
   const started = Date.now();
   // Read before compiling: a file edited meanwhile makes the result out of date, not current.
   const stamp = buildStamp();
-  await cmakeBuild(nativeBuild('mlx_core'));
-  publish(stamp);
+  await cmakeBuild({ ...nativeBuild('mlx_core'), publish: () => publish(stamp) });
   const seconds = Math.round((Date.now() - started) / 1000);
   // Nx shows this again where it takes the build from its cache, which clones may share.
   const folder = relative(join(import.meta.dirname, '../../..'), nativeFolder);
@@ -56,4 +56,9 @@ function publish(/** @type {string} */ stamp) {
   writeFileSync(stampFile, stamp);
 }
 
-if (isMainModule(import.meta.url)) await runScript(buildNative);
+if (isMainModule(import.meta.url)) {
+  await runScript(() => {
+    scriptOptions('none', {});
+    return buildNative();
+  });
+}

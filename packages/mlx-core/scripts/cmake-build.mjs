@@ -12,6 +12,7 @@ import { createRequire } from 'node:module';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { withLock } from './file-lock.mjs';
 import { ToolError } from './tool-error.mjs';
 
 const packageRoot = join(import.meta.dirname, '..');
@@ -22,18 +23,27 @@ const packageRoot = join(import.meta.dirname, '..');
  * @property {Record<string, string>} definitions CMake variables; other ones than last time begin afresh
  * @property {string} target
  * @property {string} logFile gets all output
+ * @property {() => void} [publish] takes the result away, before another build may begin
  */
 
-/** Configures and builds a target of CMakeLists.txt. */
+/** Configures and builds a target of CMakeLists.txt, after other builds in its folder. */
 export async function cmakeBuild(/** @type {CMakeBuild} */ build) {
-  prepareFolder(build.folder, build.definitions);
-  const log = createWriteStream(build.logFile);
-  await cmakeJs('configure', build, log);
-  await cmakeJs('build', build, log);
-  rmSync(unfinishedMarker(build.folder), { force: true });
+  const { folder, definitions, logFile, publish } = build;
+  await withLock(folder, onWait, async () => {
+    prepareFolder(folder, definitions);
+    const log = createWriteStream(logFile);
+    await cmakeJs('configure', build, log);
+    await cmakeJs('build', build, log);
+    rmSync(unfinishedMarker(folder), { force: true });
+    publish?.();
+  });
+
+  function onWait(/** @type {string} */ pid) {
+    console.error(`Another build runs in ${folder} (process ${pid}); waiting for it.`);
+  }
 }
 
-/** There while the compiler runs: left behind by a killed build, whose object files may be cut short. */
+/** There while the compiler runs: the next build finds it only after a killed one, whose object files may be cut short. */
 function unfinishedMarker(/** @type {string} */ folder) {
   return join(folder, 'unfinished');
 }

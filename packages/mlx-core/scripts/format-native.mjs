@@ -1,13 +1,14 @@
 import { spawnSync } from 'node:child_process';
 import { chmodSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { scriptOptions } from './script-options.mjs';
 import { isMainModule, runScript, ToolError } from './tool-error.mjs';
 import { unpackedWheel } from './wheels.mjs';
 
 const packageRoot = join(import.meta.dirname, '..');
 
 /** Checks the C++ sources with the pinned clang-format, or rewrites them (`--write`). */
-function formatNative(/** @type {boolean} */ write) {
+function formatNative(write = false) {
   const sources = readdirSync(join(packageRoot, 'native'), { recursive: true, encoding: 'utf8' })
     .filter((file) => /\.(h|cpp|mm|cu)$/.test(file))
     .map((file) => join('native', file));
@@ -27,5 +28,9 @@ function clangFormat() {
   return program;
 }
 
-if (isMainModule(import.meta.url))
-  await runScript(() => formatNative(process.argv.includes('--write')));
+if (isMainModule(import.meta.url)) {
+  await runScript(() => {
+    const { write } = scriptOptions('[--write]', { write: { type: 'boolean' } });
+    formatNative(write);
+  });
+}

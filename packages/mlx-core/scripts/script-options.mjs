@@ -23,3 +23,29 @@ export function scriptOptions(usage, options) {
   console.log(`Options: ${usage}`);
   process.exit();
 }
+
+/**
+ * The number that an option gives.
+ *
+ * @param {string} name the option, for the message
+ * @param {string} text its value
+ * @throws {ToolError} for what is no number above 0
+ */
+export function positiveNumber(name, text) {
+  const number = Number(text);
+  if (number > 0 && Number.isFinite(number)) return number;
+  throw new ToolError(`${name} has to be a number above 0, not '${text}'.`);
+}
+
+/**
+ * The whole number that an option gives.
+ *
+ * @param {string} name the option, for the message
+ * @param {string} text its value
+ * @throws {ToolError} for what is none, is negative or not exact in JavaScript
+ */
+export function wholeNumber(name, text) {
+  const number = Number(text);
+  if (/^\d+$/.test(text) && Number.isSafeInteger(number)) return number;
+  throw new ToolError(`${name} has to be a whole number from 0 to 2^53 - 1, not '${text}'.`);
+}

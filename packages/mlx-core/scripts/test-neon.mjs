@@ -2,15 +2,18 @@ import { join } from 'node:path';
 import { cmakeBuild } from './cmake-build.mjs';
 import { fetchMlx } from './fetch-mlx.mjs';
 import { qemuArm64 } from './qemu.mjs';
-import { newSeed, runNativeTests } from './run-native-tests.mjs';
-import { scriptOptions } from './script-options.mjs';
+import { nativeTestOptions, runNativeTests } from './run-native-tests.mjs';
 import { isMainModule, runScript, ToolError } from './tool-error.mjs';
 import { useZig } from './zig.mjs';
 
 const packageRoot = join(import.meta.dirname, '..');
 
-/** Builds the tests that need no libmlx for Linux on arm64 and runs them under qemu. */
-async function testNeon(/** @type {string} */ scale, /** @type {string} */ seed) {
+/**
+ * Builds the tests that need no libmlx for Linux on arm64 and runs them under qemu.
+ *
+ * @param {ReturnType<typeof nativeTestOptions>} options
+ */
+async function testNeon({ scale, seed }) {
   // First, since it may fail and the build takes minutes.
   const emulator = qemuArm64();
   useZig();
@@ -34,11 +37,5 @@ async function testNeon(/** @type {string} */ scale, /** @type {string} */ seed)
 }
 
 if (isMainModule(import.meta.url)) {
-  await runScript(() => {
-    const { scale, seed } = scriptOptions('[--scale 1] [--seed S]', {
-      scale: { type: 'string', default: '1' },
-      seed: { type: 'string', default: newSeed() },
-    });
-    return testNeon(scale, seed);
-  });
+  await runScript(() => testNeon(nativeTestOptions('1')));
 }

@@ -1,6 +1,5 @@
 import { buildNativeTests } from './build-native-tests.mjs';
-import { newSeed, runNativeTests } from './run-native-tests.mjs';
-import { scriptOptions } from './script-options.mjs';
+import { nativeTestOptions, runNativeTests } from './run-native-tests.mjs';
 import { isMainModule, runScript, ToolError } from './tool-error.mjs';
 
 /**
@@ -15,16 +14,15 @@ const RUNS = [
 /**
  * Builds the test programs with sanitizers and runs their tests, all before it says which fail.
  *
- * @param {number} scale how many times as many random cases as a test has by itself
- * @param {string} seed
+ * @param {ReturnType<typeof nativeTestOptions>} options
  */
-async function testSanitized(scale, seed) {
+async function testSanitized({ scale, seed }) {
   const results = [];
   for (const { sanitizers, standalone, share } of RUNS) {
     console.log(`\n-fsanitize=${sanitizers}, from --seed ${seed}`);
     const started = Date.now();
     const folder = await buildNativeTests({ sanitizers, standalone });
-    const passed = runNativeTests({ folder, scale: String(scale * share), seed });
+    const passed = runNativeTests({ folder, scale: scale * share, seed });
     const minutes = ((Date.now() - started) / 60_000).toFixed(1);
     results.push({
       passed,
@@ -38,11 +36,5 @@ async function testSanitized(scale, seed) {
 }
 
 if (isMainModule(import.meta.url)) {
-  await runScript(() => {
-    const { scale, seed } = scriptOptions('[--scale 5] [--seed S]', {
-      scale: { type: 'string', default: '5' },
-      seed: { type: 'string', default: newSeed() },
-    });
-    return testSanitized(Number(scale), seed);
-  });
+  await runScript(() => testSanitized(nativeTestOptions('5')));
 }

@@ -4,7 +4,7 @@
  * numbers, whatever its arguments.
  */
 import { MxArray } from './array.js';
-import { dtypeNumber } from './dtype.js';
+import { dtypeNames, dtypeNumber, nearestDtype } from './dtype.js';
 import {
   DisposedError,
   DtypeError,
@@ -117,11 +117,49 @@ export function shown(value: unknown): string {
   return String(value);
 }
 
-function wrong(row: OpRow, param: OpParam, value: unknown): DtypeError {
-  const numbers = param.operand ? ' or a number' : '';
+/**
+ * The number of a dtype in calls to the addon.
+ *
+ * @throws DtypeError for what is none
+ * @internal
+ */
+export function checkedDtype(use: string, value: unknown): number {
+  const number = dtypeNumber(value);
+  if (number !== undefined) return number;
+  throw new DtypeError(`${use}: dtype has to be a dtype, not ${shown(value)}.${dtypeHint(value)}`);
+}
+
+function dtypeHint(value: unknown): string {
+  const nearest = typeof value === 'string' ? nearestDtype(value) : undefined;
+  const question = nearest ? ` Did you mean '${nearest}'?` : '';
+  return `${question} There are ${dtypeNames.join(', ')}.`;
+}
+
+function wrong(row: OpRow, at: number, value: unknown): DtypeError {
+  const { kind, name, operand } = row.params[at];
+  const numbers = operand ? ' or a number' : '';
   return new DtypeError(
-    `${row.name}: ${param.name} has to be ${kindNames[param.kind]}${numbers}, not ${shown(value)}.`,
+    `${row.name}: ${name} has to be ${kindNames[kind]}${numbers}, not ${shown(value)}.` +
+      hint(row, at, value),
   );
+}
+
+/** What helps with the mistakes that are made most. */
+function hint({ name, params }: OpRow, at: number, value: unknown): string {
+  const { kind } = params[at];
+  if (kind === Kind.dtype) return dtypeHint(value);
+  const isList = Array.isArray(value) && !value.some((element) => element instanceof MxArray);
+  if (kind === Kind.array && (isList || ArrayBuffer.isView(value))) {
+    return " Make it one with mx.array(…), or for integers from a list mx.array(…, null, 'int32').";
+  }
+  // A word too early in the list: `precision` in the place of `bias`.
+  const takesWords = (param: OpParam): boolean =>
+    param.kind === Kind.string || param.kind === Kind.dtype;
+  if (typeof value === 'string' && params.slice(at + 1).some(takesWords)) {
+    const names = params.map((param) => param.name).join(', ');
+    return ` The order is ${name}(${names}); null stands for an optional one.`;
+  }
+  return '';
 }
 
 function idOf(row: OpRow, param: OpParam, array: MxArray): number {
@@ -254,7 +292,7 @@ function invoke(number: number, row: OpRow, given: readonly unknown[]): number {
     throw new DtypeError(`${row.name} takes ${params.length} arguments, not ${args.length}.`);
   }
   for (let i = 0; i < params.length; i++) {
-    if (!write(exchange, i, row, args[i])) throw wrong(row, params[i], args[i]);
+    if (!write(exchange, i, row, args[i])) throw wrong(row, i, args[i]);
   }
   try {
     return native().invoke(number, params.length, tracking());

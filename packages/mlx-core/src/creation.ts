@@ -1,7 +1,7 @@
 /** Arrays from JavaScript values, and from nothing but numbers where that needs more than an op. */
 import { MxArray } from './array.js';
-import { shown, typedError } from './call.js';
-import { dtypeNumber, dtypeOf, type Dtype, type TypedArray } from './dtype.js';
+import { checkedDtype, shown, typedError } from './call.js';
+import { dtypeOf, nearestDtype, type Dtype, type TypedArray } from './dtype.js';
 import { DtypeError, ShapeError } from './errors.js';
 import { native } from './native.js';
 import { arange as arangeOp, astype } from './ops.generated.js';
@@ -43,8 +43,7 @@ function flatten(data: NestedNumbers, shape: readonly number[], out: number[]): 
  * @throws ShapeError when the shape doesn't need exactly these bytes
  */
 export function fromBytes(bytes: Uint8Array, shape: readonly number[], dtype: Dtype): MxArray {
-  const number = dtypeNumber(dtype);
-  if (number === undefined) throw new DtypeError(`There is no dtype ${shown(dtype)}.`);
+  const number = checkedDtype('fromBytes()', dtype);
   if (!(bytes instanceof Uint8Array)) {
     throw new DtypeError(`fromBytes() takes a Uint8Array, not ${shown(bytes)}.`);
   }
@@ -72,11 +71,13 @@ export function array(
   shape?: readonly number[] | null,
   dtype?: Dtype | null,
 ): MxArray {
-  if (typeof shape === 'string' && dtypeNumber(shape) !== undefined) {
+  if (typeof shape === 'string') {
     throw new ShapeError(
-      `array() takes the dtype after the shape: mx.array(data, null, ${shown(shape)}).`,
+      `array(): the shape has to be a list of sizes, not ${shown(shape)}. ` +
+        `The dtype comes after it: mx.array(data, null, '${nearestDtype(shape) ?? 'int32'}').`,
     );
   }
+  if (dtype !== undefined && dtype !== null) checkedDtype('array()', dtype);
   if (isTyped(data)) return fromTyped(data, shape ?? [data.length], dtype ?? dtypeOf(data));
   const nested = nestedShape(data);
   const elements: number[] = [];

@@ -1,7 +1,7 @@
-/**
- * Element types. The order is the one of native/core/dtypes.h: a dtype's position is its number in
- * calls to the addon.
- */
+/** Element types. */
+import { nearestName } from './nearest-name.js';
+
+/** In the order of native/core/dtypes.h: a dtype's position is its number in calls to the addon. */
 export const dtypeNames = [
   'bool_',
   'uint8',
@@ -21,10 +21,33 @@ export const dtypeNames = [
 
 export type Dtype = (typeof dtypeNames)[number];
 
-const numbers = new Map<string, number>(dtypeNames.map((name, index) => [name, index]));
+const numbers = new Map<unknown, number>(dtypeNames.map((name, index) => [name, index]));
+
+/** What other libraries and languages call them. */
+const otherNames = new Map<string, Dtype>([
+  ['bool', 'bool_'],
+  ['boolean', 'bool_'],
+  ['byte', 'uint8'],
+  ['int', 'int32'],
+  ['long', 'int64'],
+  ['half', 'float16'],
+  ['f16', 'float16'],
+  ['fp16', 'float16'],
+  ['bf16', 'bfloat16'],
+  ['float', 'float32'],
+  ['f32', 'float32'],
+  ['fp32', 'float32'],
+  ['double', 'float64'],
+  ['complex', 'complex64'],
+]);
+
+/** The dtype that was most likely meant by a name that is none; undefined where nothing is close. */
+export function nearestDtype(name: string): string | undefined {
+  return otherNames.get(name.toLowerCase()) ?? nearestName(name, dtypeNames);
+}
 
 /** The number of a dtype in calls to the addon, or undefined for a name that is none. */
-export function dtypeNumber(name: string): number | undefined {
+export function dtypeNumber(name: unknown): number | undefined {
   return numbers.get(name);
 }
 

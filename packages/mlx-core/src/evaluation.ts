@@ -45,7 +45,7 @@ export function evalSync(...arrays: MxArray[]): void {
  */
 export function setDevice(device: Device): void {
   if (device !== 'cpu' && device !== 'gpu') {
-    throw new UsageError(`The device has to be cpu or gpu, not ${String(device)}.`);
+    throw new UsageError(`The device has to be 'cpu' or 'gpu', not ${shown(device)}.`);
   }
   try {
     native().useGpu(device === 'gpu');
@@ -62,7 +62,7 @@ export function device(): Device {
 export function setThreads(count: number): void {
   if (!Number.isInteger(count) || count < 1 || count > 1024) {
     throw new UsageError(
-      `The number of threads has to be a whole number from 1 to 1024, not ${count}.`,
+      `The number of threads has to be a whole number from 1 to 1024, not ${shown(count)}.`,
     );
   }
   native().useThreads(count);

@@ -1,8 +1,9 @@
 /** GGUF files, one or several that belong together. They are parsed in native/io/gguf.cpp. */
 import { basename, dirname, join } from 'node:path';
 import type { MxArray } from './array.js';
+import { shown } from './call.js';
 import type { Dtype } from './dtype.js';
-import { CheckpointError, printable, quoted } from './errors.js';
+import { CheckpointError, printable, quoted, UsageError } from './errors.js';
 import { mapFile, type MappedFile } from './mapped-file.js';
 import { native, type GgufTensorEntry, type GgufValue } from './native.js';
 
@@ -161,6 +162,11 @@ function tensorOf({ file }: Part, { format, shape, dtype, start, rowBytes }: Usa
  *   type that isn't supported
  */
 export function loadGguf(path: string, select?: Select): Gguf {
+  if (select !== undefined && typeof select !== 'function') {
+    throw new UsageError(
+      `loadGguf(): select has to be a function, (name, { format, shape }) => boolean, not ${shown(select)}.`,
+    );
+  }
   const parts: Part[] = [];
   try {
     readParts(path, parts);

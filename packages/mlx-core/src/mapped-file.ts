@@ -1,8 +1,8 @@
 /** Files mapped into memory, whose tensors become arrays without being copied. */
 import { MxArray } from './array.js';
-import { shown, typedError } from './call.js';
-import { dtypeNumber, type Dtype } from './dtype.js';
-import { CheckpointError, DisposedError, DtypeError, UsageError } from './errors.js';
+import { checkedDtype, shown, typedError } from './call.js';
+import type { Dtype } from './dtype.js';
+import { CheckpointError, DisposedError, UsageError } from './errors.js';
 import { native, type MappedFileHandle } from './native.js';
 import { adopt, tracking } from './scope.js';
 
@@ -41,8 +41,7 @@ export class MappedFile {
    * @throws CheckpointError when it would reach past the file's end
    */
   array(byteOffset: number, shape: readonly number[], dtype: Dtype): MxArray {
-    const number = dtypeNumber(dtype);
-    if (number === undefined) throw new DtypeError(`There is no dtype ${shown(dtype)}.`);
+    const number = checkedDtype(`${this.path}, array()`, dtype);
     const { handle } = this;
     try {
       return adopt(

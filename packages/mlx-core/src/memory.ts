@@ -1,5 +1,6 @@
 /** How much memory arrays take, and may take. */
 import { setImmediate } from 'node:timers/promises';
+import { shown } from './call.js';
 import { UsageError } from './errors.js';
 import { native, type MemoryUsage } from './native.js';
 
@@ -16,7 +17,9 @@ export function memory(): MemoryUsage {
  */
 export function setMemoryLimit(bytes: number): void {
   if (!Number.isSafeInteger(bytes) || bytes < 1) {
-    throw new UsageError(`The memory limit has to be a whole number of bytes, not ${bytes}.`);
+    throw new UsageError(
+      `The memory limit has to be a whole number of bytes, not ${shown(bytes)}.`,
+    );
   }
   native().setMemoryLimit(bytes);
 }

@@ -74,6 +74,13 @@ function places(here: string, load: NodeJS.Require): Place[] {
 
 function remedies(): string[] {
   const unfit = whyPrebuiltDoesNotFit();
+  if (process.env.MLX_RUNNERS_NATIVE) {
+    return [
+      ...(unfit ? [`- ${unfit}`] : []),
+      `- set MLX_RUNNERS_NATIVE to a folder with ${file} and its libraries, or to that file`,
+      '- unset it: then the library is looked for in the usual places',
+    ];
+  }
   const install = [
     '- install with optional dependencies: npm install --include=optional (after removing a lock file made on another system)',
     `- in a program that was bundled: make @mlx-runners/mlx-core external, or copy what is in ${platformPackage} beside the bundle`,

@@ -9,6 +9,8 @@ export interface OpParam {
   operand: boolean;
   optional: boolean;
   fallback: number | boolean | string | null;
+  /** The only values of a string; none for other kinds, and where any is taken. */
+  choices: readonly string[];
 }
 
 export interface OpRow {

@@ -355,11 +355,16 @@ export const tile = bind<(a: MxArray, reps: readonly number[]) => MxArray>('tile
 export const repeat =
   bind<(a: MxArray, repeats: number, axis?: number | null) => MxArray>('repeat');
 
-/** Pads each axis by [low0, high0, low1, high1, …]; mode constant or edge. Defaults: mode = "constant". */
+/** Pads each axis by [low0, high0, low1, high1, …]; mode constant, edge, reflect or symmetric. Defaults: mode = "constant". */
 export const pad =
-  bind<(a: MxArray, widths: readonly number[], value?: Operand | null, mode?: string) => MxArray>(
-    'pad',
-  );
+  bind<
+    (
+      a: MxArray,
+      widths: readonly number[],
+      value?: Operand | null,
+      mode?: 'constant' | 'edge' | 'reflect' | 'symmetric',
+    ) => MxArray
+  >('pad');
 
 /** Elements, or slices along an axis, by index. */
 export const take = bind<(a: MxArray, indices: MxArray, axis?: number | null) => MxArray>('take');
@@ -560,7 +565,7 @@ export const swiglu = bind<(gate: MxArray, up: MxArray) => MxArray>('swiglu');
 /** gelu(gate) · up, of operands of one shape; gelu by tanh, as in Gemma, or exactly. Halves of one array are read in place. Defaults: approximate = true. */
 export const geglu = bind<(gate: MxArray, up: MxArray, approximate?: boolean) => MxArray>('geglu');
 
-/** Rotary position embedding of the last axis' first `dims` elements, for x [..., T, D] with at least 3 axes. Give `base`, or `freqs` [dims / 2], whose reciprocals then are the angles of a position. `offset` is the position of the first row: a number, or an array of integers with one for all or for each of the first axis. `traditional` turns neighbours (2i, 2i + 1), else i and i + dims / 2 belong together. Defaults: traditional = false, scale = 1, offset = 0. */
+/** Rotary position embedding of the last axis' first `dims` elements, for x [..., T, D] with at least 3 axes. Give `base`, or `freqs` [dims / 2], whose reciprocals then are the angles of a position. `offset` is the position of the first row: a number, or an array of integers, within 32 bits, with one for all or for each of the first axis. `traditional` turns neighbours (2i, 2i + 1), else i and i + dims / 2 belong together. Defaults: traditional = false, scale = 1, offset = 0. */
 export const rope =
   bind<
     (
@@ -574,14 +579,14 @@ export const rope =
     ) => MxArray
   >('rope');
 
-/** softmax(q · kᵀ · scale + mask) · v for q [B, H, T, D], k and v [B, H_kv, T_kv, D], where H is a multiple of H_kv; maskMode is '', 'causal' (query i sees keys j ≤ i + T_kv − T) or 'array'. A mask, boolean or added, broadcasts to [B, H, T, T_kv]. `sinks` [H] are scores of one more key for each head, without a value. Slices of a cache are read in place. Defaults: maskMode = "". */
+/** softmax(q · kᵀ · scale + mask) · v for q [B, H, T, D], k and v [B, H_kv, T_kv, D], where H is a multiple of H_kv; maskMode is '', 'causal' (query i sees keys j ≤ i + T_kv − T) or 'array'. A mask, boolean or added, broadcasts to [B, H, T, T_kv]. `sinks` [H] are scores of one more key for each head, without a value. Slices of a cache are read in place. A query from which everything is hidden gives the mean of all values; NaN where the mask adds -Infinity throughout; 0 with sinks, and where there are no keys at all. Defaults: maskMode = "". */
 export const scaledDotProductAttention = bind<
   (
     q: MxArray,
     k: MxArray,
     v: MxArray,
     scale: number,
-    maskMode?: string,
+    maskMode?: '' | 'causal' | 'array',
     mask?: MxArray | null,
     sinks?: MxArray | null,
   ) => MxArray
@@ -595,7 +600,7 @@ export const attention =
       k: MxArray,
       v: MxArray,
       scale: number,
-      maskMode?: string,
+      maskMode?: '' | 'causal' | 'array',
       mask?: MxArray | null,
       sinks?: MxArray | null,
       window?: number,
@@ -649,17 +654,23 @@ export const randomGumbel =
 export const randomCategorical =
   bind<(key: MxArray, logits: MxArray, axis?: number) => MxArray>('randomCategorical');
 
-/** The blocks, uint8 [..., bytes of a row], of weights [..., K] in a GGUF format: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K or Q6_K. K has to be a multiple of 32, for the K types of 256. */
+/** The blocks, uint8 [..., bytes of a row], of weights [..., K], float32, float16 or bfloat16, in a GGUF format: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K or Q6_K. K has to be a multiple of 32, for the K types of 256. */
 export const blockQuantize = bind<(w: MxArray, format: string) => MxArray>('blockQuantize');
 
-/** The weights, float32 [..., K], of blocks in a GGUF format: see blockQuantize. */
+/** The weights, float32 [..., K], of blocks in a GGUF format: see blockQuantize. Here, and wherever blocks are taken, those of F32, F16 and BF16 may also be the numbers they are: [..., K] of float32, float16 and bfloat16, as loadGguf gives them. */
 export const blockDequantize =
   bind<(blocks: MxArray, format: string) => MxArray>('blockDequantize');
 
-/** x · wᵀ + bias for x [..., K] and blocks w, uint8 [N, bytes of a row], in a GGUF format: see blockQuantize. precision 'exact' computes in float32; 'fast' rounds x to 8 bits per group of 32 first, which changes a result by at most the sum over groups of max|x| / 254 · Σ|w|. Unrounded where w is F32, F16 or BF16. Defaults: precision = "exact". */
+/** x · wᵀ + bias, float32 [..., N], for x [..., K] and blocks w, uint8 [N, bytes of a row], in a GGUF format: see blockQuantize and blockDequantize. precision 'exact' computes in float32; 'fast' rounds x to 8 bits per group of 32 first, which changes a result by at most the sum over groups of max|x| / 254 · Σ|w|. Unrounded where w is F32, F16 or BF16. Defaults: precision = "exact". */
 export const blockLinear =
   bind<
-    (x: MxArray, w: MxArray, format: string, bias?: MxArray | null, precision?: string) => MxArray
+    (
+      x: MxArray,
+      w: MxArray,
+      format: string,
+      bias?: MxArray | null,
+      precision?: 'exact' | 'fast',
+    ) => MxArray
   >('blockLinear');
 
 /** Rows of blocks w [N, bytes of a row] as float32 [..., K]. */
@@ -667,18 +678,18 @@ export const blockTake = bind<(w: MxArray, ids: MxArray, format: string) => MxAr
 
 /** blockLinear of each row of x [..., K] with the matrix of w [E, N, bytes of a row] that ids [...] names; the axes of ids and those of x before the last broadcast. Defaults: precision = "exact". */
 export const blockGatherLinear =
-  bind<(x: MxArray, w: MxArray, ids: MxArray, format: string, precision?: string) => MxArray>(
-    'blockGatherLinear',
-  );
+  bind<
+    (x: MxArray, w: MxArray, ids: MxArray, format: string, precision?: 'exact' | 'fast') => MxArray
+  >('blockGatherLinear');
 
-/** Codes, scales and, in mode 'affine', biases of w, quantised along its last axis. Modes: 'affine' (2, 3, 4, 5, 6 or 8 bits, groups of 32, 64 or 128), 'mxfp4', 'nvfp4', 'mxfp8'. Defaults: mode = "affine". */
+/** Codes, scales and, in mode 'affine', biases of w, quantised along its last axis; w is float32, float16 or bfloat16. Modes: 'affine' (2, 3, 4, 5, 6 or 8 bits, groups of 32, 64 or 128), 'mxfp4', 'nvfp4', 'mxfp8'. Defaults: mode = "affine". */
 export const quantize =
   bind<
     (
       w: MxArray,
       groupSize?: number | null,
       bits?: number | null,
-      mode?: string,
+      mode?: 'affine' | 'mxfp4' | 'nvfp4' | 'mxfp8',
       globalScale?: MxArray | null,
     ) => MxArray[]
   >('quantize');
@@ -692,7 +703,7 @@ export const dequantize =
       biases?: MxArray | null,
       groupSize?: number | null,
       bits?: number | null,
-      mode?: string,
+      mode?: 'affine' | 'mxfp4' | 'nvfp4' | 'mxfp8',
       globalScale?: MxArray | null,
       dtype?: Dtype | null,
     ) => MxArray
@@ -709,8 +720,8 @@ export const quantizedMatmul =
       transpose?: boolean,
       groupSize?: number | null,
       bits?: number | null,
-      mode?: string,
-      precision?: string,
+      mode?: 'affine' | 'mxfp4' | 'nvfp4' | 'mxfp8',
+      precision?: 'exact' | 'fast',
     ) => MxArray
   >('quantizedMatmul');
 
@@ -725,8 +736,8 @@ export const quantizedLinear =
       bias?: MxArray | null,
       groupSize?: number | null,
       bits?: number | null,
-      mode?: string,
-      precision?: string,
+      mode?: 'affine' | 'mxfp4' | 'nvfp4' | 'mxfp8',
+      precision?: 'exact' | 'fast',
     ) => MxArray
   >('quantizedLinear');
 
@@ -740,11 +751,11 @@ export const quantizedTake =
       ids: MxArray,
       groupSize?: number | null,
       bits?: number | null,
-      mode?: string,
+      mode?: 'affine' | 'mxfp4' | 'nvfp4' | 'mxfp8',
     ) => MxArray
   >('quantizedTake');
 
-/** quantizedMatmul of the matrices of x and w that the indices name. On the CPU rows that meet the same matrix of w are multiplied together, sorted or not. Defaults: transpose = true, mode = "affine", sortedIndices = false, precision = "exact". */
+/** quantizedMatmul of the matrices of x and w that the indices name. On the CPU rows that meet the same matrix of w are multiplied together, sorted or not. Indices outside are an error, or, where they are yet to be computed, give NaN. Defaults: transpose = true, mode = "affine", sortedIndices = false, precision = "exact". */
 export const gatherQmm =
   bind<
     (
@@ -757,9 +768,9 @@ export const gatherQmm =
       transpose?: boolean,
       groupSize?: number | null,
       bits?: number | null,
-      mode?: string,
+      mode?: 'affine' | 'mxfp4' | 'nvfp4' | 'mxfp8',
       globalScale?: MxArray | null,
       sortedIndices?: boolean,
-      precision?: string,
+      precision?: 'exact' | 'fast',
     ) => MxArray
   >('gatherQmm');

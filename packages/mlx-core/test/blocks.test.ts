@@ -230,7 +230,7 @@ describe('arrays', () => {
       'integers',
       () => mx.blockQuantize(mx.zeros([32], 'int32'), 'Q8_0'),
       DtypeError,
-      /floating-point/,
+      /w has to be of dtype float32, float16 or bfloat16/,
     ],
     [
       'an unknown format',

@@ -30,7 +30,9 @@ describe('creation', () => {
     ['a size of 2³¹', [[1], [2 ** 31]], /whole number/],
     ['a shape beyond all memory', [[1], [2 ** 30, 2 ** 30, 2 ** 30]], /bytes/],
     ['a shape that is no list', [[1], 1], /list of sizes, not 1/],
-    ['a dtype in place of the shape', [[1], 'int32'], /mx\.array\(data, null, 'int32'\)/],
+    ['a dtype in place of the shape', [[1], 'uint8'], /mx\.array\(data, null, 'uint8'\)/],
+    ['what is near a dtype there', [[1], 'half'], /mx\.array\(data, null, 'float16'\)/],
+    ['a word there', [[1], 'x'], /list of sizes, not 'x'\. .*mx\.array\(data, null, 'int32'\)/],
     ['a ragged list', [[[1, 2], [3]]], /same lengths/],
     ['a list beside a number', [[1, [2]]], /same lengths/],
     ['a number beside a list', [[[1], 2]], /same lengths/],
@@ -49,7 +51,11 @@ describe('creation', () => {
     ['an array of MLX', [mx.array([1])], /not float32\[1\]/],
     ['a DataView', [new DataView(new ArrayBuffer(8))], /not DataView/],
     ['an object without prototype', [Object.create(null)], /not object/],
-    ['an unknown dtype', [[1], [1], 'float8'], /float8/],
+    [
+      'an unknown dtype',
+      [[1], [1], 'half'],
+      /^array\(\): dtype .* 'half'\. Did you mean 'float16'\?/,
+    ],
     ['a dtype that is a method of objects', [[1], [1], 'constructor'], /constructor/],
   ])('%s is a DtypeError', (_, args, message) => {
     const error = thrown(() => untyped.array(...args));
@@ -64,6 +70,13 @@ describe('creation', () => {
   ])('fromBytes with %s is a DtypeError', (_, args) => {
     expect(() => untyped.fromBytes(...args)).toThrow(DtypeError);
   });
+});
+
+test('a mapped file has no arrays of an unknown dtype', () => {
+  using file = mx.mapFile(process.execPath);
+  const error = thrown(() => file.array(0, [4], 'bool' as never));
+  expect(error).toBeInstanceOf(DtypeError);
+  expect(error.message).toMatch(/ array\(\): dtype has to be .* Did you mean 'bool_'\?/);
 });
 
 describe('ops', () => {
@@ -113,7 +126,21 @@ describe('ops', () => {
     ['array', 'abs', [1], /^abs: a has to be an MxArray, not 1\.$/],
     ['array', 'abs', ['x'], /an MxArray, not 'x'/],
     ['array', 'abs', [], /an MxArray, not undefined/],
-    ['array', 'abs', [[matrix]], /an MxArray, not \[float32\[2, 3\]\]/],
+    ['array', 'abs', [[matrix]], /an MxArray, not \[float32\[2, 3\]\]\.$/],
+    [
+      'array',
+      'take',
+      [matrix, [1, 2]],
+      /an MxArray, not \[1, 2\]\. Make it one with mx\.array\(…\)/,
+    ],
+    ['array', 'take', [matrix, [[1]]], /not \[\[1\]\]\. Make it one with mx\.array\(…\)/],
+    ['array', 'take', [matrix, Int32Array.of(1)], /not Int32Array\. Make it one with mx\.array/],
+    [
+      'array',
+      'blockLinear',
+      [matrix, matrix, 'Q8_0', 'fast'],
+      /bias has to be an MxArray, not 'fast'\. .* blockLinear\(x, w, format, bias, precision\); null/,
+    ],
     ['operand', 'add', [matrix, 'x'], /^add: b has to be an MxArray or a number, not 'x'/],
     ['operand', 'add', [matrix, [1]], /an MxArray or a number, not \[1\]/],
     ['operand', 'add', [matrix, null], /an MxArray or a number, not null/],
@@ -129,6 +156,7 @@ describe('ops', () => {
     ['float', 'rmsNorm', [matrix, null, '1e-5'], /eps has to be a number, not '1e-5'/],
     ['float', 'rmsNorm', [matrix, null, true], /eps has to be a number, not true/],
     ['bool', 'sum', [matrix, 0, 1], /keepdims has to be true or false, not 1/],
+    ['ints', 'zeros', ['float16'], /a list of integers, not 'float16'\. .* zeros\(shape, dtype\)/],
     ['ints', 'reshape', [matrix, 6], /shape has to be a list of integers, not 6/],
     ['ints', 'reshape', [matrix, ['6']], /shape has to be a list of integers, not \['6'\]/],
     ['ints', 'reshape', [matrix, [1.5]], /list of 32-bit integers/],
@@ -136,7 +164,11 @@ describe('ops', () => {
     ['axes', 'sum', [matrix, '0'], /axes has to be an axis or a list of axes, not '0'/],
     ['axes', 'sum', [matrix, [0.5]], /list of 32-bit integers/],
     ['axes', 'sum', [matrix, 0.5], /32-bit integer/],
-    ['dtype', 'astype', [matrix, 'float8'], /dtype has to be a dtype, not 'float8'/],
+    ['dtype', 'astype', [matrix, 'float8'], /dtype has to be a dtype, not 'float8'\. Did you mean/],
+    ['dtype', 'ones', [[1], 'bool'], /not 'bool'\. Did you mean 'bool_'\? There are bool_, uint8,/],
+    ['dtype', 'ones', [[1], 'int'], /not 'int'\. Did you mean 'int32'\?/],
+    ['dtype', 'ones', [[1], 'Float32'], /not 'Float32'\. Did you mean 'float32'\?/],
+    ['dtype', 'ones', [[1], 'q4_0'], /not 'q4_0'\. There are bool_, .*, complex64\.$/],
     ['dtype', 'astype', [matrix, 3], /dtype has to be a dtype, not 3/],
     ['dtype', 'astype', [matrix], /dtype has to be a dtype, not undefined/],
     ['string', 'pad', [matrix, [0, 0, 0, 0], 0, 1], /mode has to be a string, not 1/],
@@ -163,12 +195,16 @@ describe('ops', () => {
     expect(() => mx.concatenate(long.map(() => matrix))).toThrow(ShapeError);
   });
 
-  test('an unknown word for a mode is an error with the op’s name', () => {
+  test('an unknown word for a mode is an error that lists the known ones', () => {
     const q = mx.zeros([1, 1, 2, 4]);
-    const attend = () => mx.scaledDotProductAttention(q, q, q, 1, 'diagonal');
-    expect(attend).toThrow(MlxRunnersError);
-    expect(attend).toThrow(/^scaledDotProductAttention\(.*'diagonal'/);
-    expect(() => mx.pad(matrix, [0, 0, 0, 0], 0, 'mirror')).toThrow(/^pad\(.*'mirror'/);
+    const attend = () => untyped.scaledDotProductAttention(q, q, q, 1, 'diagonal');
+    expect(attend).toThrow(DtypeError);
+    expect(attend).toThrow(
+      /^scaledDotProductAttention\(.*'diagonal'\): maskMode has to be '', 'causal' or 'array'$/,
+    );
+    expect(() => untyped.pad(matrix, [0, 0, 0, 0], 0, 'mirror')).toThrow(
+      /^pad\(.*'mirror'\): mode has to be 'constant', 'edge', 'reflect' or 'symmetric'$/,
+    );
   });
 });
 
@@ -228,6 +264,7 @@ describe('evaluation', () => {
     for (const count of [0, -1, 1.5, NaN, 1025, '4']) {
       expect(() => untyped.setThreads(count)).toThrow(UsageError);
     }
+    expect(() => untyped.setThreads('4')).toThrow(/not '4'\.$/);
   });
 
   test.skipIf(mx.buildInfo().gpu)('setDevice names what is missing', () => {

@@ -1,7 +1,7 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { CheckpointError, mx } from '@mlx-runners/mlx-core';
+import { CheckpointError, mx, UsageError } from '@mlx-runners/mlx-core';
 import {
   ggufBytes,
   readTensorFixture,
@@ -90,7 +90,7 @@ describe('metadata', () => {
 
   test('keeps the order of the file, and keys that objects have by themselves', () => {
     const keys = ['z', '__proto__', 'constructor', 'a.b'];
-    write(keys.map((key) => [key, { type: 'string', value: key }]));
+    write(keys.map((key): [string, GgufEntry] => [key, { type: 'string', value: key }]));
     expect([...mx.loadGguf(path).metadata]).toEqual(keys.map((key) => [key, key]));
   });
 
@@ -228,6 +228,13 @@ describe('types that nothing computes with', () => {
     expect(error).toBeInstanceOf(CheckpointError);
     expect(error.message).toContain(`${path}: tensor "a.weight" is of type ${format}, which`);
     expect(error.message).toMatch(/Supported are F32, .*Q4_K_M/);
+  });
+
+  test('are chosen by a function, and by nothing else', () => {
+    const select = 'output.weight' as never;
+    const error = thrown(() => mx.loadGguf(path, select));
+    expect(error).toBeInstanceOf(UsageError);
+    expect(error.message).toMatch(/^loadGguf\(\): select .* function, .*, not 'output\.weight'\.$/);
   });
 
   test('are no obstacle where their tensors aren’t selected', () => {

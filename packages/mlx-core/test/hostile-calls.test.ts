@@ -1,5 +1,5 @@
-/** Calls that a getter interferes with, views with gaps, and empty arrays of odd layout. */
-import { mx, ShapeError } from '@mlx-runners/mlx-core';
+/** Calls that a getter interferes with, views with gaps, odd dtypes, and empty arrays of odd layout. */
+import { DtypeError, mx, ShapeError, type MxArray } from '@mlx-runners/mlx-core';
 import { describe, expect, test } from 'vitest';
 import { expectArray, thrown } from './expectations.js';
 import { plainPackage } from './plain-package.js';
@@ -52,6 +52,72 @@ describe('computed indices in a view with gaps', () => {
         );
       }
     });
+  });
+});
+
+/** Of an array [1, 1, 2, 2] of zeros and ones, and what refuses integers as MLX does. */
+const fused: Record<string, { call: (a: MxArray) => MxArray | MxArray[]; refuses?: boolean }> = {
+  softmax: { call: (a) => mx.softmax(a, -1) },
+  gelu: { call: (a) => mx.gelu(a) },
+  layerNorm: { call: (a) => mx.layerNorm(a), refuses: true },
+  rmsNorm: { call: (a) => mx.rmsNorm(a), refuses: true },
+  addRmsNorm: { call: (a) => mx.addRmsNorm(a, mx.zeros(a.shape, a.dtype)), refuses: true },
+  swiglu: { call: (a) => mx.swiglu(a, a) },
+  geglu: { call: (a) => mx.geglu(a, a) },
+  'geglu by erf': { call: (a) => mx.geglu(a, a, false) },
+  rope: { call: (a) => mx.rope(a, 2, false, 100), refuses: true },
+  scaledDotProductAttention: {
+    call: (a) => mx.scaledDotProductAttention(a, a, a, 1),
+    refuses: true,
+  },
+  attention: { call: (a) => mx.attention(a, a, a, 1, '', null, null, 0, 2), refuses: true },
+  linear: { call: (a) => mx.linear(a, mx.reshape(a, [2, 2])), refuses: true },
+  'linear with float32': { call: (a) => mx.linear(a, mx.ones([3, 2]), mx.ones([3])) },
+};
+
+describe('integers and booleans', () => {
+  test.each(Object.entries(fused))('%s', (_, { call, refuses }) => {
+    mx.tidy(() => {
+      const x = mx.array([1, 0, 1, 1], [1, 1, 2, 2]);
+      const valuesOf = (a: MxArray) => {
+        const result = call(a);
+        return (Array.isArray(result) ? result : [result]).map((each) => each.dataSync());
+      };
+      for (const dtype of ['int32', 'uint8', 'int64', 'bool_'] as const) {
+        const given = x.astype(dtype);
+        if (refuses) expect(thrown(() => call(given))).toBeInstanceOf(DtypeError);
+        else expect(valuesOf(given)).toEqual(valuesOf(x));
+      }
+    });
+  });
+
+  test('complex numbers in the exact gelu are a DtypeError', () => {
+    mx.tidy(() => {
+      const x = mx.ones([2], 'complex64');
+      expect(thrown(() => mx.gelu(x))).toBeInstanceOf(DtypeError);
+      expect(thrown(() => mx.geglu(x, x, false))).toBeInstanceOf(DtypeError);
+    });
+  });
+});
+
+test.each(['float32', 'float16'] as const)('rope of %s at offsets beyond 32 bits', (dtype) => {
+  mx.tidy(() => {
+    const x = mx.ones([1, 1, 2], dtype);
+    const rope = (offset: MxArray) => mx.rope(x, 2, false, 100, 1, offset);
+    for (const offset of [
+      mx.array(BigInt64Array.of(2n ** 31n)),
+      mx.array(BigInt64Array.of(-(2n ** 32n))),
+      mx.array(Uint32Array.of(2 ** 31)),
+      mx.array(BigUint64Array.of(2n ** 64n - 1n)),
+    ]) {
+      const error = thrown(() => rope(offset));
+      expect(error).toBeInstanceOf(ShapeError);
+      expect(error.message).toMatch(/an offset of -?\d+ is outside the range of int32/);
+    }
+    const last = 2 ** 31 - 1;
+    expect(rope(mx.array(BigInt64Array.of(BigInt(last)))).dataSync()).toEqual(
+      mx.rope(x, 2, false, 100, 1, last).dataSync(),
+    );
   });
 });
 

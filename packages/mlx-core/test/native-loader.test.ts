@@ -51,6 +51,11 @@ describe('MLX_RUNNERS_NATIVE', () => {
         `- MLX_RUNNERS_NATIVE: there is no ${join(program.folder, 'nowhere', file)}`,
       );
       expect(stdout).not.toContain('beside the running file');
+      const [, solutions] = stdout.split('Possible solutions:\n');
+      expect(solutions.trimEnd().split('\n')).toEqual([
+        `- set MLX_RUNNERS_NATIVE to a folder with ${file} and its libraries, or to that file`,
+        '- unset it: then the library is looked for in the usual places',
+      ]);
     },
   );
 

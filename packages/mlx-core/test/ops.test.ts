@@ -110,6 +110,7 @@ describe('what MLX leaves to the caller is checked', () => {
     ['convolution with dilation 0', () => mx.conv1d(signal, signal, 1, 0, 0), /dilation/],
     ['convolution with 0 groups', () => mx.conv1d(signal, signal, 1, 0, 1, 0), /groups/],
     ['convolution with negative padding', () => mx.conv1d(signal, signal, 1, -1), /padding/],
+    ['convolution of no channels', () => mx.conv1d(mx.zeros([1, 3, 0]), signal), /one channel/],
     ['padding without a pair for each axis', () => mx.pad(x, [1]), /low and a high/],
     ['an index past the end', () => mx.take(x, index([0, 4])), /index 4 is outside.*size 4/],
     ['an index before the start', () => mx.take(x, index([-5]), 0), /index -5/],

@@ -10,13 +10,14 @@ const [floatCodes, floatScales] = mx.quantize(w, 32, 4, 'mxfp4');
 const x = mx.ones([2, 128]);
 const index = (...data: number[]): MxArray => mx.array(data, null, 'int32');
 
+type Mode = Parameters<typeof mx.quantize>[3];
 type Call = (
   w: MxArray,
   scales: MxArray,
   biases: MxArray | null,
   groupSize?: number,
   bits?: number,
-  mode?: string,
+  mode?: Mode,
 ) => MxArray;
 const products: Record<string, Call> = {
   quantizedMatmul: (w, s, b, group, bits, mode) =>
@@ -44,7 +45,7 @@ describe.each(Object.entries(products))('%s', (name, call) => {
     ],
     [
       'a mode that is none',
-      () => call(codes, scales, biases, 64, 4, 'int4'),
+      () => call(codes, scales, biases, 64, 4, 'int4' as Mode),
       DtypeError,
       /mode has to be 'affine', 'mxfp4', 'nvfp4' or 'mxfp8'/,
     ],
@@ -79,6 +80,30 @@ describe.each(Object.entries(products))('%s', (name, call) => {
       ShapeError,
       /biases have to have the shape of scales/,
     ],
+    [
+      'codes in rows of no whole groups',
+      () => call(codes, scales, biases, 64, 5),
+      ShapeError,
+      /rows of w, of 16 numbers of 32 bits, don't hold whole groups: with 5 bits and groups of 64 these have 10/,
+    ],
+    [
+      'scales of another dtype',
+      () => call(codes, scales.astype('float64'), biases, 64, 4),
+      DtypeError,
+      /scales has to be of dtype float32, float16 or bfloat16/,
+    ],
+    [
+      'biases of another dtype',
+      () => call(codes, scales, scales.astype('int32'), 64, 4),
+      DtypeError,
+      /biases has to be of dtype float32/,
+    ],
+    [
+      'scales of small floats that are numbers',
+      () => call(floatCodes, mx.ones(floatScales.shape), null, 32, 4, 'mxfp4'),
+      DtypeError,
+      /scales of mode 'mxfp4' have to be uint8/,
+    ],
     ['codes that are numbers', () => call(w, scales, biases, 64, 4), DtypeError, /uint32/],
     [
       'codes of one axis',
@@ -102,13 +127,13 @@ describe('arguments', () => {
   test.each<[string, () => unknown, new (message: string) => Error, RegExp]>([
     [
       'an unknown precision',
-      () => mx.quantizedMatmul(x, codes, scales, biases, true, 64, 4, 'affine', 'exakt'),
+      () => mx.quantizedMatmul(x, codes, scales, biases, true, 64, 4, 'affine', 'exakt' as 'exact'),
       DtypeError,
       /precision has to be 'exact' or 'fast'/,
     ],
     [
       'the same without transpose',
-      () => mx.quantizedMatmul(x, codes, scales, biases, false, 64, 4, 'affine', ''),
+      () => mx.quantizedMatmul(x, codes, scales, biases, false, 64, 4, 'affine', '' as 'exact'),
       DtypeError,
       /precision/,
     ],
@@ -190,6 +215,25 @@ describe('arguments', () => {
       ShapeError,
       /2 axes/,
     ],
+    [
+      'indices into no matrices, yet to be computed',
+      () => {
+        const none = mx.zeros([0, 2, 2]);
+        const id = mx.add(index(0), 0);
+        return mx.gatherQmm(x, mx.zeros([0, 2, 16], 'uint32'), none, none, null, id);
+      },
+      ShapeError,
+      /every index is outside an axis of size 0/,
+    ],
+    [
+      'indices into no rows, yet to be computed',
+      () => {
+        const none = mx.zeros([0, 2]);
+        return mx.quantizedTake(mx.zeros([0, 16], 'uint32'), none, none, mx.add(index(0), 0));
+      },
+      ShapeError,
+      /every index is outside an axis of size 0/,
+    ],
     ['quantize by groups of none', () => mx.quantize(w, 0), DtypeError, /groups/],
     ['quantize to no bits', () => mx.quantize(w, 64, 0), DtypeError, /bits/],
     ['dequantize no bits', () => mx.dequantize(codes, scales, biases, 64, 0), DtypeError, /bits/],
@@ -212,6 +256,125 @@ describe('arguments', () => {
   });
 });
 
+describe('indices yet to be computed, where MLX multiplies', () => {
+  const [ws, ss, bs] = experts;
+  const bad = [3, -4, 2 ** 31 - 1, -(2 ** 31)];
+
+  test('outside of the matrices of w they give NaN, inside their products', () => {
+    mx.tidy(() => {
+      const narrow = mx.ones([1, 2]);
+      const product = (id: MxArray) =>
+        mx.gatherQmm(narrow, ws, ss, bs, null, id, false).reshape([-1, 128]);
+      const lazy = product(mx.add(index(1, ...bad, -3), 0));
+      const known = product(index(1, 0));
+      expect(lazy.shape).toEqual([6, 128]);
+      expect(lazy.slice([0, 0], [1, 128]).dataSync()).toEqual(
+        known.slice([0, 0], [1, 128]).dataSync(),
+      );
+      expect(lazy.slice([1, 0], [5, 128]).dataSync()).toEqual(new Float32Array(512).fill(NaN));
+      expect(lazy.slice([5, 0], [6, 128]).dataSync()).toEqual(
+        known.slice([1, 0], [2, 128]).dataSync(),
+      );
+    });
+  });
+
+  test('outside of the matrices of x they give NaN, in every dtype', () => {
+    mx.tidy(() => {
+      for (const dtype of ['float32', 'float16', 'bfloat16'] as const) {
+        const [s, b] = [ss.astype(dtype), bs.astype(dtype)];
+        const x = mx.ones([2, 1, 2], dtype);
+        const lazy = mx.add(index(0, 2, -1), 0);
+        const y = mx.gatherQmm(x, ws, s, b, lazy, index(0, 0, 0), false);
+        expect(y.dtype).toBe(dtype);
+        const nan = mx.isnan(y).reshape([3, 128]).all([1]);
+        expect(Array.from(nan.dataSync(), Number)).toEqual([0, 1, 0]);
+      }
+    });
+  });
+});
+
+const factors = ['float64', 'complex64'] as const;
+const blocks = mx.blockQuantize(w, 'Q8_0');
+const blockExperts = blocks.reshape([3, 2, -1]);
+
+test('scales and biases may be of two dtypes', () => {
+  mx.tidy(() => {
+    const halves = biases.astype('float16');
+    const same = halves.astype('float32');
+    // Yet to be computed, and partly outside.
+    const rows = (b: MxArray) =>
+      mx.quantizedTake(codes, scales, b, mx.add(index(1, 6, -1), 0)).dataSync();
+    expect(rows(halves)).toEqual(rows(same));
+    expect(rows(halves).slice(128, 256)).toEqual(new Float32Array(128).fill(NaN));
+  });
+});
+
+describe('dtypes of what is multiplied', () => {
+  const calls: Record<string, (a: MxArray) => MxArray | MxArray[]> = {
+    'x of blockLinear': (a) => mx.blockLinear(a, blocks, 'Q8_0'),
+    'x of blockGatherLinear': (a) => mx.blockGatherLinear(a, blockExperts, index(0, 1), 'Q8_0'),
+    'x of quantizedMatmul': (a) => mx.quantizedMatmul(a, codes, scales, biases),
+    'x of quantizedLinear': (a) => mx.quantizedLinear(a, codes, scales, biases),
+    'x of gatherQmm': (a) => mx.gatherQmm(a, ...experts3(), null, index(0)),
+    'x of quantizedMatmul in mxfp4': (a) =>
+      mx.quantizedMatmul(a, floatCodes, floatScales, null, true, 32, 4, 'mxfp4'),
+  };
+  const experts3 = () => [experts[0], experts[1], experts[2]] as const;
+  const others: typeof calls = {
+    'bias of blockLinear': (a) =>
+      mx.blockLinear(x, blocks, 'Q8_0', a.reshape([-1]).slice([0], [6])),
+    'bias of quantizedLinear': (a) =>
+      mx.quantizedLinear(x, codes, scales, biases, a.reshape([-1]).slice([0], [6])),
+  };
+
+  test.each(Object.entries({ ...calls, ...others }))('%s', (name, call) => {
+    mx.tidy(() => {
+      for (const dtype of factors) {
+        const error = thrown(() => call(x.astype(dtype)));
+        expect(error).toBeInstanceOf(DtypeError);
+        const [argument, op] = name.split(/ of | in /);
+        expect(error.message).toMatch(
+          new RegExp(
+            `^${op}\\(.*\\): ${argument} has to be of dtype float32, float16, bfloat16, an`,
+          ),
+        );
+      }
+      // The numbers here are all 1.
+      const expected = call(x) as MxArray;
+      for (const dtype of ['int32', 'uint8', 'bool_'] as const) {
+        const result = call(x.astype(dtype)) as MxArray;
+        expect(result.dtype).toBe('float32');
+        expect(result.dataSync()).toEqual(expected.dataSync());
+      }
+    });
+  });
+
+  test('without transpose', () => {
+    mx.tidy(() => {
+      const call = (a: MxArray) => mx.quantizedMatmul(a, codes, scales, biases, false);
+      for (const dtype of factors) {
+        expect(thrown(() => call(mx.ones([2, 6], dtype)))).toBeInstanceOf(DtypeError);
+      }
+      expect(call(mx.ones([2, 6], 'int32')).dataSync()).toEqual(call(mx.ones([2, 6])).dataSync());
+    });
+  });
+
+  test.each([...factors, 'int32'] as const)('weights of %s are not quantised', (dtype) => {
+    mx.tidy(() => {
+      const given = w.astype(dtype);
+      for (const call of [
+        () => mx.quantize(given),
+        () => mx.quantize(given, 32, 4, 'mxfp4'),
+        () => mx.blockQuantize(given, 'Q8_0'),
+      ]) {
+        const error = thrown(call);
+        expect(error).toBeInstanceOf(DtypeError);
+        expect(error.message).toMatch(/w has to be of dtype float32, float16 or bfloat16$/);
+      }
+    });
+  });
+});
+
 describe('nothing to multiply', () => {
   const [ws, ss, bs] = experts;
   const none = (...shape: number[]): MxArray => mx.zeros(shape, 'uint32');
@@ -222,6 +385,7 @@ describe('nothing to multiply', () => {
       () => mx.quantizedLinear(mx.zeros([0, 2, 128]), codes, scales, biases, mx.ones([6])),
       [0, 2, 6],
     ],
+    ['no codes', () => mx.dequantize(none(0, 16), mx.zeros([0, 2]), mx.zeros([0, 2])), [0, 128]],
     [
       'no rows, without transpose',
       () => mx.quantizedMatmul(mx.zeros([0, 6]), codes, scales, biases, false),

@@ -93,6 +93,9 @@ napi_value ops(const Napi::CallbackInfo& info) {
       entry.Set("operand", param.operand);
       entry.Set("optional", param.optional || param.nullable);
       entry.Set("fallback", fallback_of(env, param));
+      auto choices = Napi::Array::New(env, param.choices.size());
+      for (uint32_t i = 0; i < param.choices.size(); ++i) choices[i] = param.choices[i];
+      entry.Set("choices", choices);
       params[position++] = entry;
     }
     auto entry = Napi::Object::New(env);

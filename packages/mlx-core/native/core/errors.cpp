@@ -12,7 +12,7 @@ const char* code_of(const std::exception& error) {
   const auto says = [&](std::string_view word) {
     return what.find(word) != std::string_view::npos;
   };
-  if (says("type") || says("Type")) return "DTYPE";
+  if (says("type") || says("Type") || says("complex64")) return "DTYPE";
   // Before an op is built MLX checks its arguments and mostly throws std::invalid_argument; what
   // fails later (allocation, evaluation) is a std::runtime_error.
   const bool is_argument = dynamic_cast<const std::logic_error*>(&error) != nullptr;

@@ -24,20 +24,17 @@ array block_dequantize_on_cpu(const array& blocks, const std::string& format, S 
   return dequantized_on_cpu(blocks, format_named(format), s);
 }
 array block_quantize(const array& w, const std::string& format, S s) {
+  check_float("w", w);
   return quantized(w, format_named(format), s);
 }
 
 // w as rows of whole blocks, with `axes` axes.
 cpu::WeightArrays block_weights(const array& w, BlockFormat format, size_t axes) {
-  const auto [weights, bytes] = block_size(format);
-  if (w.dtype() != mx::uint8) throw CodedError("DTYPE", "blocks are uint8, as bytes of a file");
-  if (w.ndim() != axes || w.size() == 0 || w.shape(-1) % bytes != 0) {
-    throw CodedError("SHAPE", "w has to have " + std::to_string(axes) +
-                                  " axes, the last of whole blocks: those of " +
-                                  std::string(name_of(format)) + " have " + std::to_string(bytes) +
-                                  " bytes");
+  const mx::Shape shape = dequantized_shape("w", w, format);
+  if (w.ndim() != axes) {
+    throw CodedError("SHAPE", "w has to have " + std::to_string(axes) + " axes");
   }
-  return {static_cast<cpu::WeightFormat>(format), {w}, w.shape(-1) / bytes * weights};
+  return {static_cast<cpu::WeightFormat>(format), {w}, shape.back()};
 }
 
 array block_linear(const array& x, const array& w, const std::string& format_name,
@@ -47,12 +44,14 @@ array block_linear(const array& x, const array& w, const std::string& format_nam
   const cpu::WeightArrays weights = block_weights(w, format, 2);
   check_rows(x, weights.depth);
   check_bias(bias, w);
+  const array left = factor_in_float32("x", x, stream);
+  const Maybe added = bias ? Maybe(factor_in_float32("bias", *bias, stream)) : std::nullopt;
   auto composed = [format, stream](const std::vector<array>& in) {
     const array columns = mx::transpose(dequantized(in[1], format, stream), stream);
     const array product = mx::matmul(in[0], columns, stream);
     return std::vector<array>{in.size() > 2 ? mx::add(product, in[2], stream) : product};
   };
-  return cpu::quantized_linear(in_float32(x, stream), weights, bias, precision_named(precision),
+  return cpu::quantized_linear(left, weights, added, precision_named(precision),
                                std::move(composed), stream);
 }
 
@@ -61,6 +60,11 @@ array block_take(const array& w, const array& ids, const std::string& format_nam
   const BlockFormat format = format_named(format_name);
   const cpu::WeightArrays weights = block_weights(w, format, 2);
   check_indices("blockTake", ids, static_cast<size_t>(w.shape(0)), s);
+  if (w.size() == 0) {
+    mx::Shape shape = ids.shape();
+    shape.push_back(weights.depth);
+    return mx::zeros(shape, mx::float32, s);
+  }
   auto composed = [format, stream](const std::vector<array>& in) {
     return std::vector<array>{dequantized(mx::take(in[0], in[1], 0, stream), format, stream)};
   };
@@ -79,7 +83,9 @@ array block_gather_linear(const array& x, const array& w, const array& ids,
   shape = mx::broadcast_shapes(shape, ids.shape());
   const array matrices = mx::broadcast_to(mx::astype(ids, mx::int64, stream), shape, stream);
   shape.push_back(weights.depth);
-  const array rows = mx::broadcast_to(in_float32(x, stream), shape, stream);
+  const array rows = mx::broadcast_to(factor_in_float32("x", x, stream), shape, stream);
+  shape.back() = w.shape(1);
+  if (w.size() == 0) return mx::zeros(shape, mx::float32, s);
   const auto count = static_cast<int>(matrices.size());
   auto composed = [format, stream](const std::vector<array>& in) {
     const array chosen = dequantized(mx::take(in[1], in[2], 0, stream), format, stream);
@@ -89,7 +95,6 @@ array block_gather_linear(const array& x, const array& w, const array& ids,
       cpu::quantized_gather_linear(mx::reshape(rows, {count, 1, weights.depth}, stream), weights,
                                    std::nullopt, mx::reshape(matrices, {count}, stream),
                                    precision_named(precision), std::move(composed), stream);
-  shape.back() = w.shape(1);
   return mx::reshape(products, shape, stream);
 }
 
@@ -98,28 +103,32 @@ array block_gather_linear(const array& x, const array& w, const array& ids,
 std::vector<Op> block_rows() {
   return {
       op("blockQuantize",
-         "The blocks, uint8 [..., bytes of a row], of weights [..., K] in a GGUF format: F32, F16, "
+         "The blocks, uint8 [..., bytes of a row], of weights [..., K], float32, float16 or "
+         "bfloat16, in a GGUF format: F32, F16, "
          "BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K or Q6_K. K has to be a multiple of 32, "
          "for the K types of 256.",
          block_quantize, arg("w"), arg("format")),
       op("blockDequantize",
-         "The weights, float32 [..., K], of blocks in a GGUF format: see blockQuantize.",
+         "The weights, float32 [..., K], of blocks in a GGUF format: see blockQuantize. Here, and "
+         "wherever blocks are taken, those of F32, F16 and BF16 may also be the numbers they are: "
+         "[..., K] of float32, float16 and bfloat16, as loadGguf gives them.",
          block_dequantize, arg("blocks"), arg("format"))
           .on_cpu(block_dequantize_on_cpu),
       op("blockLinear",
-         "x · wᵀ + bias for x [..., K] and blocks w, uint8 [N, bytes of a row], in a GGUF format: "
-         "see blockQuantize. precision 'exact' computes in float32; 'fast' rounds x to 8 bits per "
+         "x · wᵀ + bias, float32 [..., N], for x [..., K] and blocks w, uint8 [N, bytes of a row], "
+         "in a GGUF format: see blockQuantize and blockDequantize. precision 'exact' computes in "
+         "float32; 'fast' rounds x to 8 bits per "
          "group of 32 first, which changes a result by at most the sum over groups of max|x| / 254 "
          "· Σ|w|. Unrounded where w is F32, F16 or BF16.",
          block_linear, arg("x"), arg("w"), arg("format"), opt("bias", none),
-         opt("precision", "exact")),
+         opt("precision", "exact").one_of(precisions)),
       op("blockTake", "Rows of blocks w [N, bytes of a row] as float32 [..., K].", block_take,
          arg("w"), arg("ids"), arg("format")),
       op("blockGatherLinear",
          "blockLinear of each row of x [..., K] with the matrix of w [E, N, bytes of a row] that "
          "ids [...] names; the axes of ids and those of x before the last broadcast.",
          block_gather_linear, arg("x"), arg("w"), arg("ids"), arg("format"),
-         opt("precision", "exact")),
+         opt("precision", "exact").one_of(precisions)),
   };
 }
 

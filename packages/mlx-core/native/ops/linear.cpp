@@ -27,7 +27,10 @@ array norm(const array& a, Axes axes, bool keepdims, S s) {
 }
 
 // MLX divides by these without looking at them.
-void check_convolution(int stride, int padding, int dilation, int groups) {
+void check_convolution(const array& input, int stride, int padding, int dilation, int groups) {
+  if (input.ndim() == 3 && input.shape(2) == 0) {
+    throw std::invalid_argument("[conv1d] input has to have at least one channel.");
+  }
   if (stride < 1 || dilation < 1 || groups < 1 || padding < 0) {
     throw std::invalid_argument(
         "[conv1d] stride, dilation and groups have to be at least 1, padding at least 0.");
@@ -35,12 +38,12 @@ void check_convolution(int stride, int padding, int dilation, int groups) {
 }
 array conv1d(const array& input, const array& weight, int stride, int padding, int dilation,
              int groups, S s) {
-  check_convolution(stride, padding, dilation, groups);
+  check_convolution(input, stride, padding, dilation, groups);
   return mx::conv1d(input, weight, stride, padding, dilation, groups, s);
 }
 array conv1d_on_cpu(const array& input, const array& weight, int stride, int padding, int dilation,
                     int groups, S s) {
-  check_convolution(stride, padding, dilation, groups);
+  check_convolution(input, stride, padding, dilation, groups);
   return cpu::conv1d(input, weight, stride, padding, dilation, groups, s);
 }
 

@@ -1,5 +1,6 @@
 #include "ops/op.h"
 
+#include <algorithm>
 #include <cmath>
 #include <deque>
 #include <mutex>
@@ -29,7 +30,28 @@ const char* kind_name(Kind kind) {
   return names[static_cast<int>(kind)];
 }
 
+// 'a', 'b' or 'c'
+std::string listed(const std::vector<std::string>& choices) {
+  std::string list;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    if (i > 0) list += i + 1 == choices.size() ? " or " : ", ";
+    list += '\'' + choices[i] + '\'';
+  }
+  return list;
+}
+
 }  // namespace
+
+std::vector<std::string> split_choices(const char* choices) {
+  std::vector<std::string> list(1);
+  for (; *choices; ++choices) {
+    if (*choices == '|')
+      list.emplace_back();
+    else
+      list.back() += *choices;
+  }
+  return list;
+}
 
 uint32_t intern(const std::string& text) {
   auto& all = strings();
@@ -125,7 +147,12 @@ std::string Arguments::text(size_t position) const {
   if (!(given.number >= 0 && given.number <= UINT32_MAX)) {
     throw CodedError("PROGRAM", "no string has this number");
   }
-  return interned(static_cast<uint32_t>(given.number));
+  const std::string& text = interned(static_cast<uint32_t>(given.number));
+  const auto& choices = op_.params[position].choices;
+  if (!choices.empty() && std::ranges::find(choices, text) == choices.end()) {
+    wrong(position, listed(choices).c_str());
+  }
+  return text;
 }
 
 mx::Dtype Arguments::dtype(size_t position) const {

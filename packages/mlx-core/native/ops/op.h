@@ -50,8 +50,9 @@ struct Param {
   bool operand;   // accepts a JavaScript number, which takes the dtype of the other operands
   bool nullable;  // may be given as nothing although it has no default value
   bool optional;
-  Value fallback;             // numbers, booleans and dtypes
-  const char* fallback_text;  // strings
+  Value fallback;                    // numbers, booleans and dtypes
+  const char* fallback_text;         // strings
+  std::vector<std::string> choices;  // the only strings that are taken, if any
 };
 
 struct Op;
@@ -157,6 +158,10 @@ struct Name {
   const char* name;
   bool operand = false;
   D fallback;
+  const char* choices = nullptr;
+
+  // The only values of a string: "exact|fast".
+  constexpr Name one_of(const char* values) const { return {name, operand, fallback, values}; }
 };
 struct Required {};
 
@@ -174,6 +179,9 @@ constexpr F* select(F* function) {
   return function;
 }
 
+// "exact|fast" -> "exact", "fast"
+std::vector<std::string> split_choices(const char* choices);
+
 template <class Argument, class D>
 Param make_param(Name<D> name) {
   using T = std::decay_t<Argument>;
@@ -181,7 +189,8 @@ Param make_param(Name<D> name) {
   constexpr bool required = std::is_same_v<D, Required>;
   constexpr bool takes_int = std::is_same_v<T, IntOrArray>;
   const bool operand = name.operand || takes_int;
-  Param param{name.name, Kind::Array, operand, U::nullable, !required, {}, nullptr};
+  Param param{name.name, Kind::Array, operand, U::nullable, !required, {}, nullptr, {}};
+  if (name.choices) param.choices = split_choices(name.choices);
   if constexpr (std::is_same_v<T, Axes>)
     param.kind = Kind::Axes;
   else

@@ -7,14 +7,35 @@ namespace mlx_runners {
 namespace mx = mlx::core;
 
 cpu::Precision precision_named(const std::string& name) {
-  if (name == "exact") return cpu::Precision::kExact;
-  if (name == "fast") return cpu::Precision::kFast;
-  throw CodedError("DTYPE", "precision has to be 'exact' or 'fast'");
+  return name == "fast" ? cpu::Precision::kFast : cpu::Precision::kExact;
 }
 
-mx::array in_float32(const mx::array& x, const mx::Stream& stream) {
-  const bool half = x.dtype() == mx::float16 || x.dtype() == mx::bfloat16;
-  return half ? mx::astype(x, mx::float32, stream) : x;
+namespace {
+
+bool is_float(const mx::array& a) {
+  return a.dtype() == mx::float32 || a.dtype() == mx::float16 || a.dtype() == mx::bfloat16;
+}
+
+[[noreturn]] void wrong(const char* name, const char* allowed) {
+  throw CodedError("DTYPE", std::string(name) + " has to be of dtype " + allowed);
+}
+
+}  // namespace
+
+void check_float(const char* name, const mx::array& argument) {
+  if (!is_float(argument)) wrong(name, "float32, float16 or bfloat16");
+}
+
+mx::array factor(const char* name, const mx::array& argument, const mx::Stream& stream) {
+  if (is_float(argument)) return argument;
+  if (mx::issubdtype(argument.dtype(), mx::inexact)) {
+    wrong(name, "float32, float16, bfloat16, an integer one or bool_");
+  }
+  return mx::astype(argument, mx::float32, stream);
+}
+
+mx::array factor_in_float32(const char* name, const mx::array& argument, const mx::Stream& stream) {
+  return mx::astype(factor(name, argument, stream), mx::float32, stream);
 }
 
 void check_rows(const mx::array& x, int depth) {

@@ -6,14 +6,24 @@
 
 #include "kernels/cpu/quantized_matmul.h"
 #include "mlx/array.h"
+#include "mlx/utils.h"
 
 namespace mlx_runners {
 
-/// Throws CodedError "DTYPE" for other names than 'exact' and 'fast'.
+/// How a row names precisions, and which one a name is.
+inline constexpr const char* precisions = "exact|fast";
 cpu::Precision precision_named(const std::string& name);
 
-/// x of float16 or bfloat16 as float32, in which products are computed; x itself otherwise.
-mlx::core::array in_float32(const mlx::core::array& x, const mlx::core::Stream& stream);
+/// Throws CodedError "DTYPE" unless the argument is float32, float16 or bfloat16.
+void check_float(const char* name, const mlx::core::array& argument);
+
+/// An argument as it is multiplied: integers and booleans as float32. Throws CodedError "DTYPE" for
+/// float64 and complex64, of which a product in float32 would keep but a part.
+mlx::core::array factor(const char* name, const mlx::core::array& argument,
+                        const mlx::core::Stream& stream);
+/// The same in float32, in which products are computed.
+mlx::core::array factor_in_float32(const char* name, const mlx::core::array& argument,
+                                   const mlx::core::Stream& stream);
 
 /// Both throw CodedError "SHAPE": unless the last axis of x is as long as a row of w; unless bias,
 /// if any, has a number for each row of w.

@@ -24,6 +24,8 @@ using S = mx::StreamOrDevice;
 
 // ---- formats ----
 
+constexpr const char* modes = "affine|mxfp4|nvfp4|mxfp8";
+
 struct Quantization {
   std::string mode;
   int group;
@@ -41,10 +43,7 @@ Quantization quantization(MaybeInt group, MaybeInt bits, const std::string& mode
     throw CodedError("DTYPE",
                      "affine weights have 2, 3, 4, 5, 6 or 8 bits, in groups of 32, 64 or 128");
   }
-  const bool fp4 = mode == "mxfp4" || mode == "nvfp4";
-  if (!fp4 && mode != "mxfp8") {
-    throw CodedError("DTYPE", "mode has to be 'affine', 'mxfp4', 'nvfp4' or 'mxfp8'");
-  }
+  const bool fp4 = mode != "mxfp8";
   const Quantization only{mode, mode == "nvfp4" ? 16 : 32, fp4 ? 4 : 8};
   if (group.value_or(only.group) == only.group && bits.value_or(only.bits) == only.bits)
     return only;
@@ -52,10 +51,9 @@ Quantization quantization(MaybeInt group, MaybeInt bits, const std::string& mode
                                 " bits, in groups of " + std::to_string(only.group));
 }
 
-std::optional<cpu::WeightFormat> format_of(const Quantization& q, const mx::Dtype& scales) {
+cpu::WeightFormat format_of(const Quantization& q, const mx::Dtype& scales) {
   using enum cpu::WeightFormat;
   if (!q.affine()) {
-    if (scales != mx::uint8) return std::nullopt;
     return q.mode == "mxfp4" ? Mxfp4 : q.mode == "nvfp4" ? Nvfp4 : Mxfp8;
   }
   const cpu::WeightFormat first = q.bits == 2   ? Affine2_F32
@@ -64,11 +62,7 @@ std::optional<cpu::WeightFormat> format_of(const Quantization& q, const mx::Dtyp
                                   : q.bits == 5 ? Affine5_F32
                                   : q.bits == 6 ? Affine6_F32
                                                 : Affine8_F32;
-  const int type = scales == mx::float32    ? 0
-                   : scales == mx::float16  ? 1
-                   : scales == mx::bfloat16 ? 2
-                                            : -1;
-  if (type < 0) return std::nullopt;
+  const int type = scales == mx::float32 ? 0 : scales == mx::float16 ? 1 : 2;
   return static_cast<cpu::WeightFormat>(static_cast<int>(first) + type);
 }
 
@@ -78,17 +72,10 @@ std::string text(const mx::Shape& shape) {
   return out.str();
 }
 
-// MLX divides by these without looking at them.
-Arrays quantize(const array& w, MaybeInt group_size, MaybeInt bits, const std::string& mode,
-                const Maybe& global_scale, S s) {
-  const Quantization q = quantization(group_size, bits, mode);
-  return mx::quantize(w, q.group, q.bits, mode, global_scale, s);
-}
-array dequantize(const array& w, const array& scales, const Maybe& biases, MaybeInt group_size,
-                 MaybeInt bits, const std::string& mode, const Maybe& global_scale,
-                 std::optional<mx::Dtype> dtype, S s) {
-  const Quantization q = quantization(group_size, bits, mode);
-  return mx::dequantize(w, scales, biases, q.group, q.bits, mode, global_scale, dtype, s);
+int depth_of(const array& w, const Quantization& q) {
+  const int64_t depth = int64_t{w.shape(-1)} * 32 / q.bits;
+  if (depth <= std::numeric_limits<int>::max()) return static_cast<int>(depth);
+  throw CodedError("SHAPE", "rows would have " + std::to_string(depth) + " weights");
 }
 
 // What MLX reads without a look at it: codes in rows of whole groups, and scales and biases for
@@ -100,41 +87,70 @@ void check_weights(const array& w, const array& scales, const Maybe& biases,
     throw CodedError("SHAPE", q.affine() ? "affine weights need biases"
                                          : "weights of mode '" + q.mode + "' have no biases");
   }
+  if (q.affine()) {
+    check_float("scales", scales);
+    check_float("biases", *biases);
+  } else if (scales.dtype() != mx::uint8) {
+    throw CodedError("DTYPE", "scales of mode '" + q.mode + "' have to be uint8");
+  }
   if (w.ndim() < 2) throw CodedError("SHAPE", "w has to have at least 2 axes");
-  mx::Shape wanted = w.shape();
+  const std::string packing =
+      std::to_string(q.bits) + " bits and groups of " + std::to_string(q.group);
   const int64_t bits = int64_t{w.shape(-1)} * 32;
-  wanted.back() = static_cast<int>(bits / q.bits / q.group);
-  if (bits % (int64_t{q.bits} * q.group) != 0 || scales.shape() != wanted) {
-    throw CodedError("SHAPE", "for codes of shape " + text(w.shape()) + ", with " +
-                                  std::to_string(q.bits) + " bits and groups of " +
-                                  std::to_string(q.group) + ", scales have to have shape " +
-                                  text(wanted));
+  const int64_t group_bits = int64_t{q.bits} * q.group;
+  if (bits % group_bits != 0) {
+    throw CodedError("SHAPE", "rows of w, of " + std::to_string(w.shape(-1)) +
+                                  " numbers of 32 bits, don't hold whole groups: with " + packing +
+                                  " these have " + std::to_string(group_bits / 32) +
+                                  "; other groupSize or bits were meant");
+  }
+  mx::Shape wanted = w.shape();
+  wanted.back() = static_cast<int>(bits / group_bits);
+  if (scales.shape() != wanted) {
+    throw CodedError("SHAPE", "for codes of shape " + text(w.shape()) + ", with " + packing +
+                                  ", scales have to have shape " + text(wanted));
   }
   if (biases && biases->shape() != wanted) {
     throw CodedError("SHAPE", "biases have to have the shape of scales, " + text(wanted));
   }
 }
 
+// MLX divides by these without looking at them.
+Arrays quantize(const array& w, MaybeInt group_size, MaybeInt bits, const std::string& mode,
+                const Maybe& global_scale, S s) {
+  const Quantization q = quantization(group_size, bits, mode);
+  check_float("w", w);
+  return mx::quantize(w, q.group, q.bits, mode, global_scale, s);
+}
+array dequantize(const array& w, const array& scales, const Maybe& biases, MaybeInt group_size,
+                 MaybeInt bits, const std::string& mode, const Maybe& global_scale,
+                 std::optional<mx::Dtype> dtype, S s) {
+  const Quantization q = quantization(group_size, bits, mode);
+  if (w.size() == 0 && w.ndim() > 1) {  // MLX can't infer the shape of nothing
+    check_weights(w, scales, biases, q);
+    mx::Shape shape = w.shape();
+    shape.back() = depth_of(w, q);
+    const mx::Dtype own =
+        q.affine() ? mx::promote_types(scales.dtype(), biases->dtype()) : mx::bfloat16;
+    return mx::zeros(shape, dtype.value_or(own), s);
+  }
+  return mx::dequantize(w, scales, biases, q.group, q.bits, mode, global_scale, dtype, s);
+}
+
 // Rows of checked weights as our kernels know them: those of a matrix [N, K], or of matrices [E, N,
 // K]. Nothing where MLX has to do or to refuse it.
 std::optional<cpu::WeightArrays> kernel_weights(const array& w, const array& scales,
                                                 const Maybe& biases, const Quantization& q, S s) {
-  const auto format = format_of(q, scales.dtype());
-  const int64_t depth = int64_t{w.shape(-1)} * 32 / q.bits;
-  const bool fits = w.size() > 0 && depth % 32 == 0 && depth <= std::numeric_limits<int>::max();
-  if (!format || !fits || (biases && biases->dtype() != scales.dtype())) return std::nullopt;
-  cpu::WeightArrays weights{*format, {w, scales}, static_cast<int>(depth)};
+  const int depth = depth_of(w, q);
+  if (w.size() == 0 || depth % 32 != 0) return std::nullopt;
+  if (biases && biases->dtype() != scales.dtype()) return std::nullopt;
+  cpu::WeightArrays weights{format_of(q, scales.dtype()), {w, scales}, depth};
   if (biases) weights.arrays.push_back(*biases);
   if (q.affine()) weights.group_shift = q.group == 32 ? 0 : q.group == 64 ? 1 : 2;
   if (w.ndim() > 3) {
     for (array& a : weights.arrays) a = mx::flatten(a, 0, -3, s);
   }
   return weights;
-}
-
-bool is_activation(const array& x) {
-  return x.size() > 0 &&
-         (x.dtype() == mx::float32 || x.dtype() == mx::float16 || x.dtype() == mx::bfloat16);
 }
 
 // The type that MLX gives to products.
@@ -159,12 +175,14 @@ array computable(const array& product, const array& x, const array& w, S s) {
   return empty ? mx::zeros(product.shape(), product.dtype(), s) : product;
 }
 
-array quantized_linear(const array& x, const array& w, const array& scales, const Maybe& biases,
-                       const Maybe& bias, MaybeInt group_size, MaybeInt bits,
+array quantized_linear(const array& given, const array& w, const array& scales, const Maybe& biases,
+                       const Maybe& given_bias, MaybeInt group_size, MaybeInt bits,
                        const std::string& mode, const std::string& precision_name, S s) {
   const mx::Stream stream = mx::to_stream(s);
   const Quantization q = quantization(group_size, bits, mode);
   const cpu::Precision precision = precision_named(precision_name);
+  const array x = factor("x", given, stream);
+  const Maybe bias = given_bias ? Maybe(factor("bias", *given_bias, stream)) : std::nullopt;
   check_weights(w, scales, biases, q);
   if (bias) {
     if (w.ndim() != 2) throw CodedError("SHAPE", "w has to have 2 axes");
@@ -172,8 +190,8 @@ array quantized_linear(const array& x, const array& w, const array& scales, cons
   }
   if (x.ndim() == 0) throw CodedError("SHAPE", "x has to have at least 1 axis");
   const auto weights = w.ndim() == 2 ? kernel_weights(w, scales, biases, q, stream) : std::nullopt;
-  const bool ours = stream.device == mx::Device::cpu && weights && is_activation(x) &&
-                    x.shape(-1) == weights->depth && (!bias || is_activation(*bias));
+  const bool ours =
+      stream.device == mx::Device::cpu && weights && x.size() > 0 && x.shape(-1) == weights->depth;
   if (!ours) {
     const array product = computable(
         mx::quantized_matmul(x, w, scales, biases, true, q.group, q.bits, mode, s), x, w, s);
@@ -187,21 +205,22 @@ array quantized_linear(const array& x, const array& w, const array& scales, cons
   };
   mx::Dtype dtype = product_type(x, scales, q);
   if (bias) dtype = mx::promote_types(dtype, bias->dtype());
-  const Maybe bias32 = bias ? Maybe(in_float32(*bias, stream)) : std::nullopt;
-  return mx::astype(cpu::quantized_linear(in_float32(x, stream), *weights, bias32, precision,
-                                          std::move(composed), stream),
-                    dtype, stream);
+  const auto wide = [&](const array& a) { return mx::astype(a, mx::float32, stream); };
+  const Maybe added = bias ? Maybe(wide(*bias)) : std::nullopt;
+  return mx::astype(
+      cpu::quantized_linear(wide(x), *weights, added, precision, std::move(composed), stream),
+      dtype, stream);
 }
 
-array quantized_matmul(const array& x, const array& w, const array& scales, const Maybe& biases,
+array quantized_matmul(const array& given, const array& w, const array& scales, const Maybe& biases,
                        bool transpose, MaybeInt group_size, MaybeInt bits, const std::string& mode,
                        const std::string& precision, S s) {
   if (transpose) {
-    return quantized_linear(x, w, scales, biases, std::nullopt, group_size, bits, mode, precision,
-                            s);
+    return quantized_linear(given, w, scales, biases, std::nullopt, group_size, bits, mode,
+                            precision, s);
   }
   const Quantization q = quantization(group_size, bits, mode);
-  precision_named(precision);
+  const array x = factor("x", given, mx::to_stream(s));
   check_weights(w, scales, biases, q);
   if (x.ndim() == 0) throw CodedError("SHAPE", "x has to have at least 1 axis");
   return computable(mx::quantized_matmul(x, w, scales, biases, false, q.group, q.bits, mode, s), x,
@@ -221,24 +240,47 @@ array indices_of(const array& x, S s) {
                      mx::Shape(x.shape().begin(), x.shape().end() - 2), s);
 }
 
-// For MLX, which reads where unsigned indices point: those from the end counted from the start.
-Maybe counted(const Maybe& indices, int size, S s) {
-  if (!indices || mx::issubdtype(indices->dtype(), mx::unsignedinteger)) return indices;
-  const array negative = mx::less(*indices, array(0, indices->dtype()), s);
-  return mx::where(negative, mx::add(*indices, array(size, indices->dtype()), s), *indices, s);
+// MLX's own product, for which indices are counted from the start and brought inside, since it
+// reads wherever they point; NaN where one that wasn't known at the call lay outside.
+array gathered_by_mlx(const array& x, const array& w, const array& scales, const Maybe& biases,
+                      const Maybe& lhs, const Maybe& rhs, bool transpose, const Quantization& q,
+                      const Maybe& global_scale, bool sorted, S s) {
+  Maybe fits;
+  const auto inside = [&](const Maybe& indices, int size) -> Maybe {
+    if (!indices) return indices;
+    const auto number = [](int64_t value) { return array(value, mx::int64); };
+    const array given = mx::astype(*indices, mx::int64, s);
+    const array counted =
+        mx::where(mx::less(given, number(0), s), mx::add(given, number(size), s), given, s);
+    const array clipped = mx::clip(counted, number(0), number(size - 1), s);
+    if (!is_known(*indices, s)) {
+      const array same = mx::expand_dims(mx::equal(clipped, counted, s), {-2, -1}, s);
+      fits = fits ? mx::logical_and(*fits, same, s) : same;
+    }
+    return clipped;
+  };
+  const Maybe left = inside(lhs, matrices_of(x));
+  const Maybe right = inside(rhs, matrices_of(w));
+  const array product = computable(mx::gather_qmm(x, w, scales, biases, left, right, transpose,
+                                                  q.group, q.bits, q.mode, global_scale, sorted, s),
+                                   x, w, s);
+  if (!fits) return product;
+  const array nan(std::numeric_limits<float>::quiet_NaN(), product.dtype());
+  return mx::where(*fits, product, nan, s);
 }
 
-array gather_qmm(const array& x, const array& w, const array& scales, const Maybe& biases,
+array gather_qmm(const array& unchecked_x, const array& w, const array& scales, const Maybe& biases,
                  const Maybe& lhs, const Maybe& rhs, bool transpose, MaybeInt group_size,
                  MaybeInt bits, const std::string& mode, const Maybe& global_scale, bool sorted,
                  const std::string& precision_name, S s) {
   if (!lhs && !rhs && !global_scale) {
-    return quantized_matmul(x, w, scales, biases, transpose, group_size, bits, mode, precision_name,
-                            s);
+    return quantized_matmul(unchecked_x, w, scales, biases, transpose, group_size, bits, mode,
+                            precision_name, s);
   }
   const mx::Stream stream = mx::to_stream(s);
   const Quantization q = quantization(group_size, bits, mode);
   const cpu::Precision precision = precision_named(precision_name);
+  const array x = factor("x", unchecked_x, stream);
   check_weights(w, scales, biases, q);
   if (x.ndim() < 2) throw CodedError("SHAPE", "x has to have at least 2 axes");
   if (lhs) check_indices("gatherQmm", *lhs, static_cast<size_t>(matrices_of(x)), s);
@@ -246,11 +288,8 @@ array gather_qmm(const array& x, const array& w, const array& scales, const Mayb
   const auto weights = transpose && !global_scale && stream.device == mx::Device::cpu
                            ? kernel_weights(w, scales, biases, q, stream)
                            : std::nullopt;
-  if (!weights || !is_activation(x) || x.shape(-1) != weights->depth) {
-    const array product = mx::gather_qmm(x, w, scales, biases, counted(lhs, matrices_of(x), s),
-                                         counted(rhs, matrices_of(w), s), transpose, q.group,
-                                         q.bits, mode, global_scale, sorted, s);
-    return computable(product, x, w, s);
+  if (!weights || x.size() == 0 || x.shape(-1) != weights->depth) {
+    return gathered_by_mlx(x, w, scales, biases, lhs, rhs, transpose, q, global_scale, sorted, s);
   }
   const Arrays pairs =
       mx::broadcast_arrays({lhs ? mx::astype(*lhs, mx::int64, s) : indices_of(x, s),
@@ -273,7 +312,7 @@ array gather_qmm(const array& x, const array& w, const array& scales, const Mayb
     for (array& a : matrices.arrays) a = mx::expand_dims(a, 0, s);
   }
   const array blocks =
-      mx::reshape(in_float32(x, stream), {matrices_of(x), x.shape(-2), x.shape(-1)}, s);
+      mx::reshape(mx::astype(x, mx::float32, s), {matrices_of(x), x.shape(-2), x.shape(-1)}, s);
   const array products = cpu::quantized_gather_linear(blocks, matrices, mx::flatten(pairs[0], s),
                                                       mx::flatten(pairs[1], s), precision,
                                                       std::move(composed), stream);
@@ -293,8 +332,8 @@ array quantized_take(const array& w, const array& scales, const Maybe& biases, c
   }
   check_indices("quantizedTake", ids, static_cast<size_t>(w.shape(0)), s);
   mx::Shape shape = ids.shape();
-  shape.push_back(static_cast<int>(int64_t{w.shape(-1)} * 32 / q.bits));
-  if (ids.size() == 0) return mx::zeros(shape, mx::float32, s);
+  shape.push_back(depth_of(w, q));
+  if (ids.size() == 0 || w.size() == 0) return mx::zeros(shape, mx::float32, s);
   auto composed = [q, stream](const Arrays& in) {
     const array rows = mx::reshape(in.back(), {-1}, stream);
     Arrays taken;
@@ -303,14 +342,13 @@ array quantized_take(const array& w, const array& scales, const Maybe& biases, c
     each.push_back(-1);
     return Arrays{mx::reshape(dense(taken, 0, q, stream), each, stream)};
   };
-  const array indices = mx::astype(ids, mx::int64, stream);
-  if (const auto weights = kernel_weights(w, scales, biases, q, stream)) {
-    return cpu::quantized_take_rows(*weights, indices, std::move(composed), stream);
-  }
-  Arrays inputs{w, scales};
-  if (biases) inputs.push_back(*biases);
-  inputs.push_back(indices);
-  return composed(inputs)[0];
+  // Never by MLX, which reads wherever indices point.
+  const bool mixed = biases && biases->dtype() != scales.dtype();
+  const auto alike = [&](const array& a) { return mixed ? mx::astype(a, mx::float32, s) : a; };
+  const auto weights =
+      kernel_weights(w, alike(scales), biases ? Maybe(alike(*biases)) : biases, q, stream);
+  return cpu::quantized_take_rows(*weights, mx::astype(ids, mx::int64, stream), std::move(composed),
+                                  stream);
 }
 
 }  // namespace
@@ -318,35 +356,39 @@ array quantized_take(const array& w, const array& scales, const Maybe& biases, c
 std::vector<Op> quantized_rows() {
   return {
       op("quantize",
-         "Codes, scales and, in mode 'affine', biases of w, quantised along its last axis. Modes: "
+         "Codes, scales and, in mode 'affine', biases of w, quantised along its last axis; w is "
+         "float32, "
+         "float16 or bfloat16. Modes: "
          "'affine' (2, 3, 4, 5, 6 or 8 bits, groups of 32, 64 or 128), 'mxfp4', 'nvfp4', 'mxfp8'.",
-         quantize, arg("w"), opt("groupSize", none), opt("bits", none), opt("mode", "affine"),
-         opt("globalScale", none)),
+         quantize, arg("w"), opt("groupSize", none), opt("bits", none),
+         opt("mode", "affine").one_of(modes), opt("globalScale", none)),
       op("dequantize", "What quantize() has made of w.", dequantize, arg("w"), arg("scales"),
-         opt("biases", none), opt("groupSize", none), opt("bits", none), opt("mode", "affine"),
-         opt("globalScale", none), opt("dtype", none)),
+         opt("biases", none), opt("groupSize", none), opt("bits", none),
+         opt("mode", "affine").one_of(modes), opt("globalScale", none), opt("dtype", none)),
       op("quantizedMatmul",
          "x · wᵀ, or x · w unless transpose, for w as quantize() gives it. On the CPU x · wᵀ is "
          "computed in float32 whatever x is; there precision 'fast' rounds x to 8 bits per group "
          "of 32 first, see blockLinear, save in mode 'mxfp8', which knows 'exact' only.",
          quantized_matmul, arg("x"), arg("w"), arg("scales"), opt("biases", none),
-         opt("transpose", true), opt("groupSize", none), opt("bits", none), opt("mode", "affine"),
-         opt("precision", "exact")),
+         opt("transpose", true), opt("groupSize", none), opt("bits", none),
+         opt("mode", "affine").one_of(modes), opt("precision", "exact").one_of(precisions)),
       op("quantizedLinear",
          "x · wᵀ + bias for w [N, K] as quantize() gives it: see quantizedMatmul.",
          quantized_linear, arg("x"), arg("w"), arg("scales"), opt("biases", none),
-         opt("bias", none), opt("groupSize", none), opt("bits", none), opt("mode", "affine"),
-         opt("precision", "exact")),
+         opt("bias", none), opt("groupSize", none), opt("bits", none),
+         opt("mode", "affine").one_of(modes), opt("precision", "exact").one_of(precisions)),
       op("quantizedTake", "Rows of w [N, K] as quantize() gives it, in float32 [..., K].",
          quantized_take, arg("w"), arg("scales"), opt("biases", none), arg("ids"),
-         opt("groupSize", none), opt("bits", none), opt("mode", "affine")),
+         opt("groupSize", none), opt("bits", none), opt("mode", "affine").one_of(modes)),
       op("gatherQmm",
          "quantizedMatmul of the matrices of x and w that the indices name. On the CPU rows that "
-         "meet the same matrix of w are multiplied together, sorted or not.",
+         "meet the same matrix of w are multiplied together, sorted or not. Indices outside are an "
+         "error, or, where they are yet to be computed, give NaN.",
          gather_qmm, arg("x"), arg("w"), arg("scales"), opt("biases", none),
          opt("lhsIndices", none), opt("rhsIndices", none), opt("transpose", true),
-         opt("groupSize", none), opt("bits", none), opt("mode", "affine"), opt("globalScale", none),
-         opt("sortedIndices", false), opt("precision", "exact")),
+         opt("groupSize", none), opt("bits", none), opt("mode", "affine").one_of(modes),
+         opt("globalScale", none), opt("sortedIndices", false),
+         opt("precision", "exact").one_of(precisions)),
   };
 }
 

@@ -196,8 +196,11 @@ std::vector<Op> shape_rows() {
          arg("arrays"), opt("axis", 0)),
       op("tile", "Repeats the whole array along each axis.", tile, arg("a"), arg("reps")),
       op("repeat", "Repeats each element.", repeat, arg("a"), arg("repeats"), opt("axis", none)),
-      op("pad", "Pads each axis by [low0, high0, low1, high1, …]; mode constant or edge.", pad,
-         arg("a"), arg("widths"), opt_operand("value"), opt("mode", "constant")),
+      op("pad",
+         "Pads each axis by [low0, high0, low1, high1, …]; mode constant, edge, reflect or "
+         "symmetric.",
+         pad, arg("a"), arg("widths"), opt_operand("value"),
+         opt("mode", "constant").one_of("constant|edge|reflect|symmetric")),
       op("take", "Elements, or slices along an axis, by index.", take, arg("a"), arg("indices"),
          opt("axis", none)),
       op("takeAlongAxis", "Elements by an index array of matching shape.", take_along_axis,

@@ -74,14 +74,39 @@ mx::Shape resized(const mx::array& array, int from, int to, BlockFormat format,
   return shape;
 }
 
-mx::Shape dequantized_shape(const mx::array& blocks, BlockFormat format) {
-  if (blocks.dtype() != mx::uint8)
-    throw CodedError("DTYPE", "blocks are uint8, as bytes of a file");
-  const auto [weights, bytes] = block_size(format);
-  return resized(blocks, bytes, weights, format, "bytes");
+// What blocks of one weight are, apart from bytes.
+std::optional<mx::Dtype> own_dtype(BlockFormat format) {
+  switch (format) {
+    case BlockFormat::F32:
+      return mx::float32;
+    case BlockFormat::F16:
+      return mx::float16;
+    case BlockFormat::BF16:
+      return mx::bfloat16;
+    default:
+      return std::nullopt;
+  }
 }
 
 }  // namespace
+
+mx::Shape dequantized_shape(const char* name, const mx::array& blocks, BlockFormat format) {
+  const auto own = own_dtype(format);
+  if (blocks.dtype() == own) {
+    if (blocks.ndim() == 0) throw CodedError("SHAPE", "a number alone isn't a row");
+    return blocks.shape();
+  }
+  if (blocks.dtype() != mx::uint8) {
+    const std::string numbers = !own                 ? ""
+                                : own == mx::float32 ? ", or float32"
+                                : own == mx::float16 ? ", or float16"
+                                                     : ", or bfloat16";
+    throw CodedError("DTYPE", std::string(name) + " of format " + std::string(name_of(format)) +
+                                  " has to be uint8, the bytes of a file" + numbers);
+  }
+  const auto [weights, bytes] = block_size(format);
+  return resized(blocks, bytes, weights, format, "bytes");
+}
 
 BlockFormat format_named(const std::string& name) {
   if (const auto format = block_format_named(name)) return *format;
@@ -89,25 +114,25 @@ BlockFormat format_named(const std::string& name) {
 }
 
 mx::array dequantized(const mx::array& blocks, BlockFormat format, mx::StreamOrDevice s) {
-  const mx::Shape shape = dequantized_shape(blocks, format);
+  const mx::Shape shape = dequantized_shape("blocks", blocks, format);
+  if (blocks.dtype() != mx::uint8) return mx::astype(blocks, mx::float32, s);
   if (blocks.size() == 0) return mx::zeros(shape, mx::float32, s);
   return mx::reshape(block_formula(blocks, format, s), shape, s);
 }
 
 mx::array dequantized_on_cpu(const mx::array& blocks, BlockFormat format, mx::StreamOrDevice s) {
   const mx::Stream stream = mx::to_stream(s);
+  mx::Shape shape = dequantized_shape("blocks", blocks, format);
+  if (blocks.dtype() != mx::uint8) return mx::astype(blocks, mx::float32, stream);
   auto composed = [format, stream](const std::vector<mx::array>& in) {
     return std::vector<mx::array>{dequantized(in[0], format, stream)};
   };
-  return mx::array(dequantized_shape(blocks, format), mx::float32,
+  return mx::array(std::move(shape), mx::float32,
                    std::make_shared<DequantizeBlocks>(stream, std::move(composed), format),
                    {mx::contiguous(blocks, false, stream)});
 }
 
 mx::array quantized(const mx::array& weights, BlockFormat format, mx::StreamOrDevice s) {
-  if (!mx::issubdtype(weights.dtype(), mx::floating)) {
-    throw CodedError("DTYPE", "weights have to be of a floating-point dtype");
-  }
   const auto [size, bytes] = block_size(format);
   const mx::Shape shape = resized(weights, size, bytes, format, "weights");
   const mx::Stream given = mx::to_stream(s);

@@ -24,6 +24,8 @@ function inputs({ batches = 1, ...sizes }: Sizes): AttentionInputs {
   };
 }
 
+type MaskMode = Parameters<Mx['attention']>[4];
+
 const tolerance = 5e-6;
 
 const causalMask =
@@ -47,7 +49,7 @@ const lengths: [queries: number, keys: number][] = [
 export function attentionSuite(mx: Mx): void {
   const run = (
     { q, k, v, scale }: AttentionInputs,
-    mode?: string,
+    mode?: MaskMode,
     mask?: Parameters<typeof mx.scaledDotProductAttention>[5],
     view: (mx: Mx, plain: Plain) => ReturnType<typeof arrayOf> = arrayOf,
   ) =>
@@ -180,6 +182,39 @@ export function attentionSuite(mx: Mx): void {
     });
   });
 
+  test('where there is no key at all the result is 0, as of MLX', () => {
+    for (const queries of [3, 20]) {
+      for (const dtype of ['float32', 'float16'] as const) {
+        mx.tidy(() => {
+          const q = mx.ones([1, 2, queries, 8], dtype);
+          const none = mx.zeros([1, 1, 0, 8], dtype);
+          const results = [
+            mx.scaledDotProductAttention(q, none, none, 1),
+            mx.scaledDotProductAttention(q, none, none, 1, 'causal'),
+            mx.attention(q, none, none, 1, 'causal', null, null, 2, 3),
+          ];
+          for (const y of results) {
+            expect(y.shape).toEqual(q.shape);
+            expect(y.astype('float32').dataSync()).toEqual(new Float32Array(q.size));
+          }
+        });
+      }
+    }
+  });
+
+  test.each([2, 20])('with sinks, hiding all keys gives 0: %d queries', (queries) => {
+    const given = inputs({ heads: 2, kvHeads: 1, queries, keys: 30, dim: 8 });
+    for (const dtype of ['float32', 'float16'] as const) {
+      mx.tidy(() => {
+        const [q, k, v] = [given.q, given.k, given.v].map((x) => arrayOf(mx, x).astype(dtype));
+        const hidden = mx.zeros([queries, 30], 'bool_');
+        const sinks = mx.zeros([2], dtype);
+        const y = mx.scaledDotProductAttention(q, k, v, 1, 'array', hidden, sinks);
+        expect(y.astype('float32').dataSync()).toEqual(new Float32Array(q.size));
+      });
+    }
+  });
+
   test.each([
     [3, 2],
     [20, 5],
@@ -205,7 +240,7 @@ export function attentionSuite(mx: Mx): void {
     const call = (
       { q, k, v, scale, softcap, sinks }: AttentionInputs,
       window: number,
-      mode = 'causal',
+      mode: MaskMode = 'causal',
       mask: ReturnType<typeof arrayOf> | null = null,
     ) =>
       mx.tidy(() => {
@@ -231,7 +266,7 @@ export function attentionSuite(mx: Mx): void {
     test.each(lengths)('softcap and sinks, %d queries, %d keys', (queries, keys) => {
       const sizes = { heads: 6, kvHeads: 2, queries, keys, dim: 24, batches: 2 };
       const given = { ...inputs(sizes), sinks: numbers([6], 4), scale: 1 };
-      for (const mode of ['', 'causal']) {
+      for (const mode of ['', 'causal'] as const) {
         const mask = mode === '' ? undefined : causalMask(queries, keys);
         for (const softcap of [undefined, 2, 50]) {
           const expected = attention({ ...given, softcap, mask });
@@ -314,6 +349,25 @@ export function attentionSuite(mx: Mx): void {
     test('wrong arguments', () => {
       mx.tidy(() => {
         const q = mx.zeros([1, 2, 3, 8]);
+        for (const [batches, heads] of [
+          [1, 2],
+          [1, 0],
+          [0, 2],
+        ]) {
+          for (const dtype of ['float32', 'float16'] as const) {
+            const query = mx.zeros([batches, heads, 4, 8], dtype);
+            const none = mx.zeros([batches, 0, 4, 8], dtype);
+            for (const call of [
+              () => mx.attention(query, none, none, 1),
+              () => mx.attention(query, none, none, 1, 'causal', null, null, 2, 3),
+              () => mx.scaledDotProductAttention(query, none, none, 1),
+            ]) {
+              const error = thrown(call);
+              expect(error).toBeInstanceOf(ShapeError);
+              expect(error.message).toMatch(/k and v have to have at least one head/);
+            }
+          }
+        }
         const wrong = (window: number, softcap: number) =>
           thrown(() => mx.attention(q, q, q, 1, '', null, null, window, softcap));
         expect(wrong(-1, 0)).toBeInstanceOf(ShapeError);

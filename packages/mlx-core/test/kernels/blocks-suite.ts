@@ -94,38 +94,41 @@ export function blocksSuite(mx: Mx): void {
       },
     );
 
-    test.each(['exact', 'fast'])('rows go to the experts that ids name, %s', (precision) => {
-      const blocks = golden.tensor('Q4_K.raw');
-      const x = numbers([5, 1, 768], 6);
-      mx.tidy(() => {
-        const experts = mx.reshape(bytesOf(blocks), [2, 2, blocks.shape[1]]);
-        const ids = mx.array(
-          [
-            [1, 0],
-            [1, 1],
-            [0, 0],
-            [-1, 0],
-            [0, 1],
-          ],
-          undefined,
-          'int32',
-        );
-        const got = mx.blockGatherLinear(arrayOf(mx, x), experts, ids, 'Q4_K', precision);
-        expect(got.shape).toEqual([5, 2, 2]);
-        const all = mx.blockLinear(arrayOf(mx, x), bytesOf(blocks), 'Q4_K', null, precision);
-        const rows = mx.broadcastTo(mx.reshape(all, [5, 1, 2, 2]), [5, 2, 2, 2]);
-        const chosen = mx.takeAlongAxis(rows, mx.reshape(mx.remainder(ids, 2), [5, 2, 1, 1]), 2);
-        // One row and several go other ways, so their roundings differ.
-        const { sizes } = product(x, golden.tensor('Q4_K.dequant') as Weights);
-        const tolerance = 2e-6 * Math.max(...sizes);
-        const expected = Array.from(mx.reshape(chosen, [5, 2, 2]).dataSync(), Number);
-        expectWithin(
-          got.dataSync(),
-          expected,
-          expected.map(() => tolerance),
-        );
-      });
-    });
+    test.each(['exact', 'fast'] as const)(
+      'rows go to the experts that ids name, %s',
+      (precision) => {
+        const blocks = golden.tensor('Q4_K.raw');
+        const x = numbers([5, 1, 768], 6);
+        mx.tidy(() => {
+          const experts = mx.reshape(bytesOf(blocks), [2, 2, blocks.shape[1]]);
+          const ids = mx.array(
+            [
+              [1, 0],
+              [1, 1],
+              [0, 0],
+              [-1, 0],
+              [0, 1],
+            ],
+            undefined,
+            'int32',
+          );
+          const got = mx.blockGatherLinear(arrayOf(mx, x), experts, ids, 'Q4_K', precision);
+          expect(got.shape).toEqual([5, 2, 2]);
+          const all = mx.blockLinear(arrayOf(mx, x), bytesOf(blocks), 'Q4_K', null, precision);
+          const rows = mx.broadcastTo(mx.reshape(all, [5, 1, 2, 2]), [5, 2, 2, 2]);
+          const chosen = mx.takeAlongAxis(rows, mx.reshape(mx.remainder(ids, 2), [5, 2, 1, 1]), 2);
+          // One row and several go other ways, so their roundings differ.
+          const { sizes } = product(x, golden.tensor('Q4_K.dequant') as Weights);
+          const tolerance = 2e-6 * Math.max(...sizes);
+          const expected = Array.from(mx.reshape(chosen, [5, 2, 2]).dataSync(), Number);
+          expectWithin(
+            got.dataSync(),
+            expected,
+            expected.map(() => tolerance),
+          );
+        });
+      },
+    );
   });
 
   describe('dense blocks', () => {

@@ -7,11 +7,14 @@ import { unaligned } from '../unaligned-arrays.js';
 import { expectWithin, fastBounds, product, type Weights } from './bounds.js';
 import { arrayOf, numbers, stridedArrayOf, type Mx } from './inputs.js';
 
+type Mode = NonNullable<Parameters<Mx['quantize']>[3]>;
+type Precision = Parameters<Mx['quantizedMatmul']>[8];
+
 /** One row, few and many: each goes another way. */
 const rowCounts = [1, 2, 3, 5, 17, 70];
 
 interface Format {
-  readonly mode: string;
+  readonly mode: Mode;
   readonly bits: number;
   readonly group: number;
   readonly dtype: Dtype;
@@ -30,7 +33,7 @@ const formats: Format[] = [
         [64, 'bfloat16'],
         [128, 'float32'],
       ] as const
-    ).map(([group, dtype]) => ({ mode: 'affine', bits, group, dtype })),
+    ).map(([group, dtype]) => ({ mode: 'affine' as const, bits, group, dtype })),
   ),
   ...smallFloats,
 ];
@@ -95,7 +98,7 @@ function goldenSuite(mx: Mx): void {
   const golden = readTensorFixture('mlx_quant.safetensors');
   const stored = JSON.parse(golden.metadata.formats) as Record<
     string,
-    { mode: string; bits: number; group_size: number; dtype: Dtype }
+    { mode: Mode; bits: number; group_size: number; dtype: Dtype }
   >;
   const arrayAt = (key: string) => {
     const { data, shape, dtype } = golden.tensor(key);
@@ -170,7 +173,7 @@ function productSuite(mx: Mx): void {
         for (const rows of rowCounts) {
           const x = numbers([rows, depth], rows);
           const { values, sizes } = product(x, w);
-          const multiply = (precision: string) =>
+          const multiply = (precision: Precision) =>
             mx
               .quantizedMatmul(arrayOf(mx, x), wq, s, b, true, group, bits, mode, precision)
               .dataSync();
@@ -296,7 +299,7 @@ function gatherSuite(mx: Mx): void {
             lhs && draw(0, 3) === 0 && experts === 1
               ? null
               : indices(lhs || batch.length === 0 ? pick([[4], [2, 3, 4]]) : batch, experts);
-          const multiply = (biases: MxArray, precision: string) =>
+          const multiply = (biases: MxArray, precision: Precision) =>
             mx.gatherQmm(
               x,
               wq,

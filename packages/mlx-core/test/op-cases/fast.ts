@@ -1,4 +1,4 @@
-import { array, complex, type OpCase } from './case.js';
+import { array, bools, complex, ints, type OpCase } from './case.js';
 
 const sigmoid = 1 / (1 + Math.exp(-1));
 const root = Math.sqrt(12.5 + 1e-5);
@@ -20,6 +20,16 @@ export const fast: Record<string, OpCase[]> = {
   geglu: [
     { args: () => [array([0, 1, -1]), array([7, 2, 3])], gives: [0, 1.682384, -0.4764238] },
     { args: () => [array([0, 1, -1]), array([7, 2, 3]), false], gives: [0, 1.682689, -0.4759658] },
+    {
+      args: () => [ints([0, 1, -1]), ints([7, 2, 3])],
+      gives: [0, 1.682384, -0.4764238],
+      dtype: 'float32',
+    },
+    {
+      args: () => [bools([0, 1]), array([7, 2], 'uint8'), false],
+      gives: [0, 1.682689],
+      dtype: 'float32',
+    },
   ],
   attention: [
     {

@@ -118,6 +118,10 @@ mx::array attention(const mx::array& q, const mx::array& k, const mx::array& v, 
   if (window < 0 || !(softcap >= 0)) {
     throw std::invalid_argument("[attention] window and softcap have to be 0 (none) or positive.");
   }
+  // By these MLX divides, too.
+  if (k.ndim() == 4 && k.shape(1) == 0) {
+    throw std::invalid_argument("[attention] k and v have to have at least one head.");
+  }
   const mx::Stream stream = mx::to_stream(s);
   const AttentionOptions options{scale, mask_mode, window, softcap};
   const bool known_mode =

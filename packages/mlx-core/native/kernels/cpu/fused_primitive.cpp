@@ -3,6 +3,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "mlx/ops.h"
 #include "mlx/transforms.h"
 
 namespace mlx_runners::cpu {
@@ -96,6 +97,10 @@ bool can_fuse(const mx::Stream& stream,
     }
   }
   return true;
+}
+
+mx::array inexact(const mx::array& x, const mx::Stream& stream) {
+  return mx::issubdtype(x.dtype(), mx::inexact) ? x : mx::astype(x, mx::float32, stream);
 }
 
 void allocate(mx::array& out) { out.set_data(mx::allocator::malloc(out.nbytes())); }

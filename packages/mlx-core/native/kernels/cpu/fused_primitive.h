@@ -56,6 +56,9 @@ class FusedPrimitive : public mlx::core::Primitive {
 bool can_fuse(const mlx::core::Stream& stream,
               std::initializer_list<std::reference_wrapper<const mlx::core::array>> arrays);
 
+/// Integers and booleans, which hold no fractions, as float32; others as they are.
+mlx::core::array inexact(const mlx::core::array& x, const mlx::core::Stream& stream);
+
 /// Queues `task` on `stream`. MLX keeps inputs and outputs of the primitive alive until it has run.
 template <typename Task>
 void dispatch(const mlx::core::Stream& stream, Task&& task) {

@@ -89,14 +89,15 @@ mx::array activation(GluKind kind, const mx::array& x, const mx::Stream& stream)
   return times(times(number(0.5), x), mx::add(number(1.0), mx::tanh(z, stream), stream));
 }
 
-mx::array gated(GluKind kind, const mx::array& gate, const mx::array& up, mx::StreamOrDevice s) {
-  if (gate.shape() != up.shape()) {
+mx::array gated(GluKind kind, const mx::array& given, const mx::array& up, mx::StreamOrDevice s) {
+  if (given.shape() != up.shape()) {
     std::ostringstream message;
-    message << "[glu] gate and up have to be of one shape, not " << gate.shape() << " and "
+    message << "[glu] gate and up have to be of one shape, not " << given.shape() << " and "
             << up.shape() << ".";
     throw std::invalid_argument(message.str());
   }
   const mx::Stream stream = mx::to_stream(s);
+  const mx::array gate = inexact(given, stream);
   auto composed = [kind, stream](const std::vector<mx::array>& in) {
     return std::vector<mx::array>{mx::multiply(activation(kind, in[0], stream), in[1], stream)};
   };

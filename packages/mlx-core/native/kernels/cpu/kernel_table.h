@@ -91,6 +91,7 @@ struct FormatKernels {
   void (*order_exact)(const float* x, int64_t depth, float* ordered);
   /// y[n] = x . w[n] for n in [begin, end), in float32; x is ordered.
   void (*dot_exact)(const WeightRows& w, const float* x, int64_t begin, int64_t end, float* y);
+  int max_exact_rows;  // so many rows, one after the other, are faster than unpacking for them all
 
   // The rest is null for formats without codes.
 
@@ -98,6 +99,7 @@ struct FormatKernels {
   int64_t (*fast_floats)(int64_t depth);
   void (*order_fast)(const ByteRows& x, int64_t depth, float* ordered);
   void (*dot_fast)(const WeightRows& w, const float* x, int64_t begin, int64_t end, float* y);
+  int max_fast_rows;
   /// codes[k], scales[k / group], offsets[k / group] of w[row, k0 + k] for k < depth.
   void (*unpack)(const WeightRows& w, int64_t row, int64_t k0, int64_t depth, uint8_t* codes,
                  float* scales, float* offsets);

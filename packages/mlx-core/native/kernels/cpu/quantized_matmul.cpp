@@ -11,8 +11,6 @@
 namespace mlx_runners::cpu {
 namespace {
 
-// Up to so many rows, unpacking weights into panels costs more than it saves.
-constexpr int64_t kMaxFastRows = 3;
 // Bytes of weights in a piece of a product of few rows: many for memory to be read ahead without a
 // break, few enough for every thread to get kPiecesPerThread.
 constexpr int64_t kMostPieceBytes = 131072;
@@ -60,31 +58,44 @@ const float* from(const float* bias, int64_t column) {
 
 // ---- exact ----
 
+using Dot = decltype(FormatKernels::dot_exact);
+
+/// Rows of x one after the other, as `dot` wants them, `step` floats apart: a piece of the weights
+/// stays in the second-level cache.
+void multiply_in_place(const float* x, int64_t step, int64_t rows, const WeightMatrix& w, Dot dot,
+                       const float* bias, float* out) {
+  parallel_for(w.columns, columns_per_piece(w), [&](int64_t begin, int64_t end) {
+    fetch_pages(w.rows, begin, end);
+    for (int64_t row = 0; row < rows; ++row) {
+      dot(w.rows, x + row * step, begin, end, out + row * w.columns);
+    }
+    add_bias(from(bias, begin), rows, end - begin, out + begin, w.columns);
+  });
+}
+
 void multiply_few_exact(const float* x, int64_t rows, const WeightMatrix& w, const float* bias,
                         float* out) {
   const FormatKernels& format = kernels_of(w);
   const int64_t depth = w.rows.depth;
-  const int64_t columns = w.columns;
-  if (rows == 1) {
-    const bool orders = format.order_exact != nullptr;
-    const Scratch scratch(orders ? static_cast<size_t>(format.exact_floats(depth)) : 0);
-    if (orders) {
-      format.order_exact(x, depth, scratch.data());
-    }
-    const float* ordered = orders ? scratch.data() : x;
-    parallel_for(columns, columns_per_piece(w), [&](int64_t begin, int64_t end) {
-      fetch_pages(w.rows, begin, end);
-      format.dot_exact(w.rows, ordered, begin, end, out);
-      add_bias(from(bias, begin), 1, end - begin, out + begin, columns);
-    });
+  if (rows > format.max_exact_rows) {
+    const auto unpack = [&](int64_t row, int64_t present, float* to, int64_t step) {
+      for (int64_t i = 0; i < present; ++i) {
+        format.dequantize(w.rows, row + i, 0, depth, to + i * step);
+      }
+    };
+    matmul_unpacked(x, depth, rows, depth, w.columns, unpack, bias, out);
     return;
   }
-  const auto unpack = [&](int64_t row, int64_t present, float* to, int64_t step) {
-    for (int64_t i = 0; i < present; ++i) {
-      format.dequantize(w.rows, row + i, 0, depth, to + i * step);
-    }
-  };
-  matmul_unpacked(x, depth, rows, depth, columns, unpack, bias, out);
+  if (format.order_exact == nullptr) {
+    multiply_in_place(x, depth, rows, w, format.dot_exact, bias, out);
+    return;
+  }
+  const int64_t step = format.exact_floats(depth);
+  const Scratch ordered(static_cast<size_t>(rows * step));
+  for (int64_t row = 0; row < rows; ++row) {
+    format.order_exact(x + row * depth, depth, ordered.data() + row * step);
+  }
+  multiply_in_place(ordered.data(), step, rows, w, format.dot_exact, bias, out);
 }
 
 /// Columns [column, column + present) of panel p, dequantised, as `pack_columns` leaves them.
@@ -253,23 +264,16 @@ void multiply_fast(const float* x, int64_t rows, const WeightMatrix& w, const fl
                    float* out) {
   const FormatKernels& format = kernels_of(w);
   const RoundedRows rounded(x, rows, w.rows.depth, format.group);
-  if (rows > kMaxFastRows) {
+  if (rows > format.max_fast_rows) {
     multiply_many_fast(rounded, rows, w, bias, out);
     return;
   }
-  const int64_t ordered_floats = format.fast_floats(w.rows.depth);
-  const Scratch ordered(static_cast<size_t>(rows * ordered_floats));
+  const int64_t step = format.fast_floats(w.rows.depth);
+  const Scratch ordered(static_cast<size_t>(rows * step));
   for (int64_t row = 0; row < rows; ++row) {
-    format.order_fast(rounded.from(row), w.rows.depth, ordered.data() + row * ordered_floats);
+    format.order_fast(rounded.from(row), w.rows.depth, ordered.data() + row * step);
   }
-  parallel_for(w.columns, columns_per_piece(w), [&](int64_t begin, int64_t end) {
-    fetch_pages(w.rows, begin, end);
-    for (int64_t row = 0; row < rows; ++row) {
-      format.dot_fast(w.rows, ordered.data() + row * ordered_floats, begin, end,
-                      out + row * w.columns);
-    }
-    add_bias(from(bias, begin), rows, end - begin, out + begin, w.columns);
-  });
+  multiply_in_place(ordered.data(), step, rows, w, format.dot_fast, bias, out);
 }
 
 }  // namespace

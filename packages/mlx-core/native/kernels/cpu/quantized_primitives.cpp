@@ -243,7 +243,8 @@ mx::array quantized_linear(const mx::array& x, const WeightArrays& w,
                            Composed composed, const mx::Stream& stream) {
   std::vector<mx::array> inputs = contiguous_arrays(w, {bias}, stream);
   inputs.insert(inputs.begin(), x);
-  if (!can_fuse(stream, {x}) || (bias && !can_fuse(stream, {*bias})) || traced(inputs)) {
+  if (!can_fuse(stream, {x}) || (bias && !can_fuse(stream, {*bias})) || traced(inputs) ||
+      w.arrays[0].size() == 0) {
     return composed(inputs)[0];
   }
   mx::Shape shape = x.shape();

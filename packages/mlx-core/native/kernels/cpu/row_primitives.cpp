@@ -100,8 +100,9 @@ mx::array softmax(const mx::array& x, const std::vector<int>& axes, bool precise
                    {x});
 }
 
-mx::array gelu(const mx::array& x, mx::StreamOrDevice s) {
+mx::array gelu(const mx::array& given, mx::StreamOrDevice s) {
   const mx::Stream stream = mx::to_stream(s);
+  const mx::array x = inexact(given, stream);
   if (!can_fuse(stream, {x})) {
     return composed_gelu(x, stream);
   }

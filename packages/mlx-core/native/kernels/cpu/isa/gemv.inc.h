@@ -153,13 +153,6 @@ void order_fast(const ByteRows& x, int64_t depth, float* to) {
 
 // ---- products ----
 
-typedef float Four __attribute__((vector_size(16)));
-MLX_RUNNERS_INLINE Four load_four(const float* p) {
-  Four a;
-  memcpy(&a, p, sizeof(a));
-  return a;
-}
-
 /// Sums of products of kCount numbers.
 template <int kCount>
 struct ProductSums {
@@ -308,8 +301,7 @@ MLX_RUNNERS_INLINE void dot_fast_tile(const WeightRows& w, const float* x, int64
       }
 #pragma GCC unroll 16
       for (int g = 0; g < Shape::kPadded; g += 4) {
-        const Four product = load_four(scale + g) * load_four(x + Shape::kFastScales + g);
-        memcpy(scale + g, &product, sizeof(product));
+        store_four(scale + g, load_four(scale + g) * load_four(x + Shape::kFastScales + g));
       }
       Int part;
       for_each_step<Shape::kVectors>([&]<int v>(Index<v>) MLX_RUNNERS_ALWAYS_INLINE {

@@ -108,10 +108,14 @@ struct Fp4Row {
   MLX_RUNNERS_INLINE Fp4Row at(const WeightRows& w, int64_t row) {
     return {w.codes + row * w.row_bytes, w.scales + row * w.scale_step};
   }
+  /// Of group g of the row.
+  inline MLX_RUNNERS_ALWAYS_INLINE float scale_of(int64_t g) const {
+    return 0.5f * Scale::read(scale_row[g]);
+  }
   inline MLX_RUNNERS_ALWAYS_INLINE void scales(int64_t b, float* scale, float* offset) const {
 #pragma GCC unroll 2
     for (int g = 0; g < kGroups; ++g) {
-      scale[g] = 0.5f * Scale::read(scale_row[b * kGroups + g]);
+      scale[g] = scale_of(b * kGroups + g);
       offset[g] = -12.0f * scale[g];
     }
   }
@@ -144,11 +148,12 @@ struct Bundle<Fp4Row<Scale>> : UnpackedCodes<Fp4Row<Scale>> {
   static constexpr int kBits = 5;
   static constexpr int kOffset = 12;
   MLX_RUNNERS_INLINE void scales(const Row& row, int64_t b, float* scale, float*) {
-    float offset[Row::kGroups];
-#pragma GCC unroll 2
-    for (int i = 0; i < Bundle::kBlocks; ++i) {
-      row.scales(b + i, scale + i * Row::kGroups, offset);
+    Four scales = {};
+#pragma GCC unroll 4
+    for (int g = 0; g < Bundle::kBlocks * Row::kGroups; ++g) {
+      scales[g] = row.scale_of(b * Row::kGroups + g);
     }
+    store_four(scale, scales);
   }
 };
 

@@ -21,6 +21,16 @@ MLX_RUNNERS_INLINE uint64_t word(const uint8_t* p, int64_t i) {
   return bits;
 }
 
+/// Four floats. Scales are written and read so many at a time: what is stored in parts and loaded
+/// whole waits for the parts to reach the cache.
+typedef float Four __attribute__((vector_size(16)));
+MLX_RUNNERS_INLINE Four load_four(const float* p) {
+  Four a;
+  memcpy(&a, p, sizeof(a));
+  return a;
+}
+MLX_RUNNERS_INLINE void store_four(float* p, Four a) { memcpy(p, &a, sizeof(a)); }
+
 constexpr int kStep = 32;                 // weights that are unpacked at a time
 constexpr int kVectors = kStep / kWidth;  // vectors of floats that they fill
 
@@ -288,22 +298,28 @@ struct AffineRow {
   /// Of kCount <= 4 blocks from b on; room for 4.
   template <int kCount>
   inline MLX_RUNNERS_ALWAYS_INLINE void scales_of(int64_t b, float* scale, float* offset) const {
-    uint64_t scale_words = 0;
-    uint64_t offset_words = 0;
+    if constexpr (Scale::kBytes == 2) {
+      uint64_t scale_words = 0;
+      uint64_t offset_words = 0;
 #pragma GCC unroll 4
-    for (int i = 0; i < kCount; ++i) {
-      const int64_t group = (b + i) >> shift;
-      if constexpr (Scale::kBytes == 2) {
+      for (int i = 0; i < kCount; ++i) {
+        const int64_t group = (b + i) >> shift;
         scale_words |= word(scale_row, group) << 16 * i;
         offset_words |= word(bias_row, group) << 16 * i;
-      } else {
-        scale[i] = Scale::read(scale_row + group * Scale::kBytes);
-        offset[i] = Scale::read(bias_row + group * Scale::kBytes);
       }
-    }
-    if constexpr (Scale::kBytes == 2) {
       Scale::read4(scale_words, scale);
       Scale::read4(offset_words, offset);
+    } else {
+      Four scales = {};
+      Four offsets = {};
+#pragma GCC unroll 4
+      for (int i = 0; i < kCount; ++i) {
+        const int64_t group = (b + i) >> shift;
+        scales[i] = Scale::read(scale_row + group * Scale::kBytes);
+        offsets[i] = Scale::read(bias_row + group * Scale::kBytes);
+      }
+      store_four(scale, scales);
+      store_four(offset, offsets);
     }
   }
   template <int j>

@@ -73,9 +73,9 @@ void unpack(const WeightRows& w, int64_t row, int64_t k0, int64_t depth, uint8_t
 struct Floats {
   static constexpr int kBytes = 4;
   MLX_RUNNERS_INLINE F32 read(const uint8_t* p) {
-    float lanes[kWidth];
-    memcpy(lanes, p, sizeof(lanes));
-    return load(lanes);
+    F32 floats;
+    memcpy(&floats, p, sizeof(floats));
+    return floats;
   }
 };
 struct Halves {

@@ -12,6 +12,52 @@ MLX_RUNNERS_INLINE constexpr int word_of_codes(int i) {
   return i * kBits < last ? i * kBits : last;
 }
 
+#if defined(__AVX2__)
+/// The 16 codes of each half of a register as 16 bits: which two bytes of the half hold the even or
+/// the odd ones, and the factors that bring them to the upper byte.
+template <int kBits, int kOdd>
+struct BitPairs {
+  // A half is loaded with 8 or 16 bytes, none beyond the last of the 32 codes.
+  static constexpr int kLoaded = kBits < 4 ? 8 : 16;
+  static constexpr int kSecond = 4 * kBits - kLoaded;
+  uint8_t bytes[32];
+  uint16_t factors[16];
+
+  constexpr BitPairs() : bytes(), factors() {
+    for (int i = 0; i < 16; ++i) {
+      const int start = i < 8 ? 0 : 8 * (2 * kBits - kSecond);
+      const int bit = start + (i % 8 * 2 + kOdd) * kBits;
+      bytes[2 * i] = static_cast<uint8_t>(bit / 8);
+      // Where a code ends with what is loaded, a byte that is masked out.
+      bytes[2 * i + 1] = static_cast<uint8_t>((bit / 8 + 1) % 16);
+      factors[i] = static_cast<uint16_t>(1 << (8 - bit % 8));
+    }
+  }
+};
+
+template <int kBits, int kOdd>
+MLX_RUNNERS_INLINE __m256i bit_pairs(__m256i halves) {
+  static constexpr BitPairs<kBits, kOdd> kPairs;
+  const auto constant = [](const void* from) {
+    return _mm256_loadu_si256(static_cast<const __m256i*>(from));
+  };
+  return _mm256_mullo_epi16(_mm256_shuffle_epi8(halves, constant(kPairs.bytes)),
+                            constant(kPairs.factors));
+}
+
+template <int kBits>
+MLX_RUNNERS_INLINE Bytes bit_codes(const uint8_t* p) {
+  using Pairs = BitPairs<kBits, 0>;
+  const auto half = [](const uint8_t* from) {
+    const auto* bytes = reinterpret_cast<const __m128i*>(from);
+    return Pairs::kLoaded == 8 ? _mm_loadl_epi64(bytes) : _mm_loadu_si128(bytes);
+  };
+  const __m256i halves = _mm256_set_m128i(half(p + Pairs::kSecond), half(p));
+  const __m256i even = _mm256_srli_epi16(bit_pairs<kBits, 0>(halves), 8);
+  const __m256i odd = _mm256_and_si256(bit_pairs<kBits, 1>(halves), _mm256_set1_epi16(-256));
+  return Bytes{_mm256_or_si256(even, odd)} & set1_bytes((1 << kBits) - 1);
+}
+#else
 typedef uint64_t Words __attribute__((vector_size(32)));
 
 /// 32 codes: each word spreads eight of them over its bytes, by halves, quarters and eighths.
@@ -33,6 +79,7 @@ MLX_RUNNERS_INLINE Bytes bit_codes(const uint8_t* p) {
   words = (words & kSingles) | (words >> kBits & kSingles) << 8;
   return load_bytes(&words);
 }
+#endif
 
 #if defined(__AVX2__)
 /// For each lane of vector v of the codes as floats: the two bytes of its word that hold the code,
