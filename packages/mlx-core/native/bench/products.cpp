@@ -11,13 +11,7 @@ DenseProduct::DenseProduct(int64_t rows, int64_t columns, int64_t depth)
       y(static_cast<size_t>(rows * columns)) {}
 
 void DenseProduct::multiply() {
-  const cpu::LeftRows left{.base = x.data(),
-                           .batch_step = 0,
-                           .rows = rows,
-                           .row_step = depth,
-                           .row_offset = 0,
-                           .limit = rows * depth,
-                           .depth = depth};
+  const cpu::LeftRows left = cpu::plain_matrix(x.data(), rows, depth);
   cpu::matmul_transposed(left, rows, w.data(), columns, nullptr, y.data());
 }
 

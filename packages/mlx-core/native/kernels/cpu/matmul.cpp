@@ -86,6 +86,16 @@ void multiply_packed(const KernelTable& table, const LeftRows& left, int64_t row
 
 }  // namespace
 
+LeftRows plain_matrix(const float* x, int64_t rows, int64_t depth) {
+  return {.base = x,
+          .batch_step = 0,
+          .rows = rows,
+          .row_step = depth,
+          .row_offset = 0,
+          .limit = rows * depth,
+          .depth = depth};
+}
+
 void matmul_unpacked(const float* x, int64_t x_step, int64_t rows, int64_t depth, int64_t columns,
                      const UnpackRows& unpack, const float* bias, float* out) {
   constexpr int64_t kAtOnce = 4;    // columns of the tile of dot products

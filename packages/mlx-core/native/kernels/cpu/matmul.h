@@ -7,6 +7,9 @@
 
 namespace mlx_runners::cpu {
 
+/// The row-contiguous x[rows, depth] as a left operand.
+LeftRows plain_matrix(const float* x, int64_t rows, int64_t depth);
+
 /// out[rows, columns] = left x w^T + bias on the thread pool: w [columns, left.depth]
 /// row-contiguous, bias [columns] or null, out row-contiguous; all sizes at least 1. Few rows read
 /// w once, at memory speed; many rows go through packed panels (Goto and van de Geijn, "Anatomy of

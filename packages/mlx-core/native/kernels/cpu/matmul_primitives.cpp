@@ -42,13 +42,7 @@ class Linear : public FusedPrimitive {
     allocate(out);
     const int64_t depth = x.shape(-1);
     const int64_t rows = static_cast<int64_t>(x.size()) / depth;
-    const LeftRows left{.base = x.data<float>(),
-                        .batch_step = 0,
-                        .rows = rows,
-                        .row_step = depth,
-                        .row_offset = 0,
-                        .limit = rows * depth,
-                        .depth = depth};
+    const LeftRows left = plain_matrix(x.data<float>(), rows, depth);
     dispatch(stream(), [left, rows, weights = w.data<float>(), columns = w.shape(0), bias,
                         to = out.data<float>()] {
       matmul_transposed(left, rows, weights, columns, bias, to);

@@ -122,13 +122,7 @@ void multiply_exact(const float* x, int64_t rows, const WeightMatrix& w, const f
   }
   const int64_t depth = w.rows.depth;
   const int64_t panel_columns = kernels().tile_columns;
-  const LeftRows left{.base = x,
-                      .batch_step = 0,
-                      .rows = rows,
-                      .row_step = depth,
-                      .row_offset = 0,
-                      .limit = rows * depth,
-                      .depth = depth};
+  const LeftRows left = plain_matrix(x, rows, depth);
   const auto pack = [&](int64_t column, int64_t present, int64_t begin, int64_t end,
                         float* packed) {
     for (int64_t p = begin; p < end; ++p) {
