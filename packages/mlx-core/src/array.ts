@@ -4,6 +4,7 @@ import { dtypeNames, itemSizes, viewOf, type Dtype, type TypedArray } from './dt
 import { DisposedError, ShapeError, UsageError } from './errors.js';
 import { withGarbageCollected } from './memory.js';
 import { native } from './native.js';
+import { recorder } from './recording.js';
 import { disown } from './scope.js';
 
 const disposedId = -1;
@@ -65,9 +66,14 @@ export class MxArray {
    * Computes the array on a native thread and copies its elements out, in row-major order.
    * float16 and bfloat16 come as Float32Array, int64 as BigInt64Array, booleans as Uint8Array.
    *
-   * @throws MemoryError when the values don't fit into memory
+   * @throws MemoryError when the values don't fit into memory; ProgramError, at once, inside a trace
    */
-  async data(): Promise<TypedArray> {
+  data(): Promise<TypedArray> {
+    recorder()?.reading('data()', this);
+    return this.#data();
+  }
+
+  async #data(): Promise<TypedArray> {
     const { dtype } = this.#describe('data()');
     try {
       return viewOf(dtype, await withGarbageCollected(() => native().read(this.#id)));
@@ -78,6 +84,11 @@ export class MxArray {
 
   /** As `data()`, but blocks the event loop until the values are there. */
   dataSync(): TypedArray {
+    recorder()?.reading('dataSync()', this);
+    return this.#dataSync();
+  }
+
+  #dataSync(): TypedArray {
     const { dtype } = this.#describe('dataSync()');
     try {
       return viewOf(dtype, native().readSync(this.#id));
@@ -94,15 +105,21 @@ export class MxArray {
   }
 
   /** The value of an array of one element; 64-bit integers become numbers. */
-  async item(): Promise<number> {
+  item(): Promise<number> {
+    recorder()?.reading('item()', this);
+    return this.#item();
+  }
+
+  async #item(): Promise<number> {
     this.#single('item()');
-    return Number((await this.data())[0]);
+    return Number((await this.#data())[0]);
   }
 
   /** As `item()`, but blocks the event loop. */
   itemSync(): number {
+    recorder()?.reading('itemSync()', this);
     this.#single('itemSync()');
-    return Number(this.dataSync()[0]);
+    return Number(this.#dataSync()[0]);
   }
 
   /** Frees the array now. Disposing twice is fine; any other use afterwards is a DisposedError. */

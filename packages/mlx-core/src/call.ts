@@ -6,18 +6,21 @@
 import { MxArray } from './array.js';
 import { dtypeNames, dtypeNumber, nearestDtype } from './dtype.js';
 import {
+  AbortedError,
   DisposedError,
   DtypeError,
   MemoryError,
   MlxRunnersError,
   NativeError,
+  ProgramError,
   ShapeError,
 } from './errors.js';
 import { native, type OpParam, type OpRow } from './native.js';
+import { recorder } from './recording.js';
 import { adopt, tracking } from './scope.js';
 
 // As in native/core/value.h and native/ops/op.h.
-const Tag = {
+export const Tag = {
   none: 0,
   array: 1,
   int: 2,
@@ -28,7 +31,7 @@ const Tag = {
   ints: 7,
   arrays: 8,
 };
-const Kind = {
+export const Kind = {
   array: 0,
   arrays: 1,
   int: 2,
@@ -83,7 +86,8 @@ export function opRows(): OpRow[] {
 
 const strings = new Map<string, number>();
 
-function interned(text: string): number {
+/** The number of a text in calls to the addon. @internal */
+export function interned(text: string): number {
   let number = strings.get(text);
   if (number === undefined) {
     number = native().intern(text);
@@ -244,15 +248,16 @@ function coded(error: unknown): { code: string; message: string } | undefined {
 }
 
 /**
- * The typed error for what the addon threw; `context` says what was being done.
+ * The typed error for what the addon threw; `context` says what was being done, unless the message does.
  * @internal
  */
-export function typedError(error: unknown, context: string): unknown {
+export function typedError(error: unknown, context?: string): unknown {
   if (error instanceof MlxRunnersError) return error;
   const found = coded(error);
   if (!found) return error;
   // MLX names the op in brackets; `context` has it already.
-  const message = `${context}: ${found.message.replace(/^\[[^\]]*\] */, '')}`;
+  const reason = found.message.replace(/^\[[^\]]*\] */, '');
+  const message = context === undefined ? reason : `${context}: ${reason}`;
   const cause = { cause: error };
   switch (found.code) {
     case 'SHAPE':
@@ -263,6 +268,10 @@ export function typedError(error: unknown, context: string): unknown {
       return new DisposedError(message, cause);
     case 'MEMORY':
       return new MemoryError(message, cause);
+    case 'PROGRAM':
+      return new ProgramError(message, cause);
+    case 'ABORTED':
+      return new AbortedError(undefined, cause);
     default:
       return new NativeError(message, cause);
   }
@@ -311,9 +320,15 @@ export function bind<F extends (...args: never[]) => MxArray | MxArray[]>(name: 
       throw new NativeError(`The native library has no op ${name}: it is an older build.`);
     const count = invoke(bound.number, bound.row, args);
     const { numbers, resultsAt } = table().exchange;
-    if (!bound.row.many) return adopt(new MxArray(numbers[resultsAt]));
+    if (!bound.row.many) {
+      const result = adopt(new MxArray(numbers[resultsAt]));
+      recorder()?.called(bound.row, args, [result]);
+      return result;
+    }
     const ids = Array.from(numbers.subarray(resultsAt, resultsAt + count));
-    return ids.map((id) => adopt(new MxArray(id)));
+    const results = ids.map((id) => adopt(new MxArray(id)));
+    recorder()?.called(bound.row, args, results);
+    return results;
   };
   return call as unknown as F;
 }

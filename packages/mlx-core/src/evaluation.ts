@@ -4,6 +4,7 @@ import { shown, typedError } from './call.js';
 import { DtypeError, UsageError } from './errors.js';
 import { withGarbageCollected } from './memory.js';
 import { native, type BuildInfo, type EvaluationCounts } from './native.js';
+import { recorder } from './recording.js';
 
 export type Device = 'cpu' | 'gpu';
 
@@ -14,12 +15,21 @@ function idsOf(use: string, arrays: readonly unknown[]): Float64Array {
   });
 }
 
+function tellRecorder(use: string, arrays: readonly unknown[]): void {
+  for (const array of arrays) if (array instanceof MxArray) recorder()?.reading(use, array);
+}
+
 /**
  * Computes arrays on a native thread; resolves when all values are there.
  *
- * @throws MemoryError when the results don't fit into memory
+ * @throws MemoryError when the results don't fit into memory; ProgramError, at once, inside a trace
  */
-async function evaluate(...arrays: MxArray[]): Promise<void> {
+function evaluate(...arrays: MxArray[]): Promise<void> {
+  tellRecorder('eval()', arrays);
+  return evaluated(arrays);
+}
+
+async function evaluated(arrays: readonly MxArray[]): Promise<void> {
   try {
     await withGarbageCollected(() => native().evaluate(idsOf('eval()', arrays)));
   } catch (error) {
@@ -31,6 +41,7 @@ export { evaluate as eval };
 
 /** As `eval`, but blocks the event loop. */
 export function evalSync(...arrays: MxArray[]): void {
+  tellRecorder('evalSync()', arrays);
   try {
     native().evaluateSync(idsOf('evalSync()', arrays));
   } catch (error) {

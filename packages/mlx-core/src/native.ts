@@ -63,6 +63,35 @@ export interface MappedFileHandle {
   readonly mappedFile: unique symbol;
 }
 
+export interface ProgramHandle {
+  readonly program: unique symbol;
+}
+
+export interface SessionHandle {
+  readonly session: unique symbol;
+}
+
+export interface CancelToken {
+  readonly cancelToken: unique symbol;
+}
+
+/** What one op took in all instructions of a call. */
+export interface OpProfile {
+  op: string;
+  /** Instructions. */
+  count: number;
+  /** Of computing, building excluded. */
+  seconds: number;
+  /** Of operands and results. */
+  bytes: number;
+}
+
+export interface CallProfile {
+  ops: OpProfile[];
+  /** Of the whole call, on its native thread. */
+  seconds: number;
+}
+
 export type GgufNumbers =
   | Int8Array
   | Uint8Array
@@ -119,6 +148,29 @@ export interface Native {
   unmapFile(file: MappedFileHandle): void;
   /** Keys and values of the metadata in turn. */
   readGguf(file: MappedFileHandle): { metadata: unknown[]; tensors: GgufTensorEntry[] };
+  /** See native/program/tables.cpp. */
+  createProgram(
+    words: Float64Array,
+    values: ArrayBuffer,
+    lists: Float64Array,
+    texts: readonly string[],
+    constants: Float64Array,
+  ): ProgramHandle;
+  disposeProgram(program: ProgramHandle): void;
+  createSession(program: ProgramHandle): SessionHandle;
+  disposeSession(session: SessionHandle): void;
+  /** Dimensions that no input's shape has are given; the others are NaN. */
+  runSession(
+    session: SessionHandle,
+    method: number,
+    inputs: Float64Array,
+    dimensions: Float64Array,
+    cancelToken: CancelToken | undefined,
+    profile: boolean,
+  ): Promise<{ ids: Float64Array; profile?: CallProfile }>;
+  areComputed(ids: Float64Array): boolean;
+  cancelToken(): CancelToken;
+  cancel(token: CancelToken): void;
   memory(): MemoryUsage;
   setMemoryLimit(bytes: number): void;
   collectGarbage(): void;

@@ -19,6 +19,7 @@ import {
 import { mapFile } from './mapped-file.js';
 import { checkRegularFile } from './regular-file.js';
 import { native } from './native.js';
+import { recorder } from './recording.js';
 import { writeWholeFileSync } from './whole-file.js';
 
 const names: Readonly<Record<Dtype, string>> = {
@@ -229,6 +230,7 @@ function checkTensors(path: string, tensors: readonly (readonly [unknown, unknow
     if (!(tensor instanceof MxArray)) {
       throw new DtypeError(`${path}: ${name} has to be an MxArray, not ${shown(tensor)}.`);
     }
+    recorder()?.reading('saveSafetensors()', tensor);
     tensor.idFor(`${path}: ${name}`);
     const axes = tensor.shape.length;
     if (axes > mostAxes) {

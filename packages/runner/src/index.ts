@@ -19,6 +19,11 @@ export {
   printWarning,
   runProgram,
 } from './command-line.js';
+export {
+  addExportCommands,
+  type ExportCommandsOptions,
+  type ExportSubject,
+} from './export-commands.js';
 export { addGoldenCommand, type GoldenChecker } from './golden.js';
 export {
   compareFloats,

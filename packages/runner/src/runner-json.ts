@@ -4,8 +4,10 @@ import { z } from 'zod';
 
 /** What `export-check` holds an exported method to. */
 const exportBudgetSchema = z.strictObject({
-  /** The most calls of an op, by its name. */
+  /** The most calls of an op, by its name. Casts (`astype`) are none unless given. */
   ops: z.record(z.string(), z.int().nonnegative()).optional(),
+  /** The most instructions of a call. */
+  instructions: z.int().positive().optional(),
   /** The most bytes of its program, weights aside. */
   bytes: z.int().positive().optional(),
 });
@@ -24,6 +26,8 @@ const runnerManifestSchema = z
     defaultModel: z.string(),
     /** By exported method. */
     exportBudgets: z.record(z.string(), exportBudgetSchema).optional(),
+    /** Names of the constants that an export has to publish. */
+    exportConstants: z.array(z.string()).optional(),
   })
   .refine(({ models, defaultModel }) => findModelSource(models, defaultModel) !== undefined, {
     path: ['defaultModel'],

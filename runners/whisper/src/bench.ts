@@ -35,6 +35,7 @@ import {
 } from './bench-peers.js';
 import { writeMlxWhisperModel } from './bench-weights.js';
 import type { Recogniser } from './decode.js';
+import type { Whisper } from './model.js';
 import { manifest } from './manifest.js';
 import { loadRecogniser, WhisperModel } from './pipeline.js';
 
@@ -215,7 +216,7 @@ async function warmUp(contestant: Contestant, log: Log): Promise<WarmContestant>
 
 /** What the peers read: the model in their formats, and the samples that we transcribe. */
 async function peerFiles(
-  { model }: Recogniser,
+  { model }: Recogniser<Whisper>,
   { samples }: Audio,
   { modelFolder, threads }: { modelFolder: string; threads: number },
 ): Promise<Disposable & PeerFiles> {

@@ -3,6 +3,7 @@
 import { existsSync } from 'node:fs';
 import { basename, extname } from 'node:path';
 import {
+  addExportCommands,
   addGoldenCommand,
   addModelsCommand,
   audioProgress,
@@ -48,6 +49,7 @@ import {
 import { Option } from 'commander';
 import { addBenchCommand } from './bench.js';
 import { parseConfig } from './config.js';
+import { loadForExport, tinyForExport } from './export-subject.js';
 import { goldenCheckers } from './golden.js';
 import { manifest } from './manifest.js';
 import { transcribeOptionsSchema, type TranscribeOptions } from './options.js';
@@ -99,6 +101,7 @@ program.action(transcribeFiles);
 addGoldenCommand(program, goldenCheckers);
 addBenchCommand(program);
 addModelsCommand(program, manifest, { checkConfig: parseConfig });
+addExportCommands(program, manifest, { load: loadForExport, tiny: tinyForExport });
 
 await runProgram(program);
 

@@ -3,16 +3,16 @@
  * greedy decoding and sampling.
  */
 import { deflateSync } from 'node:zlib';
-import { mx, throwIfAborted } from '@mlx-runners/mlx-core';
+import { throwIfAborted } from '@mlx-runners/mlx-core';
 import type { Tokenizer } from '@mlx-runners/text';
 import { applyTimestampRules, logSumExp, suppress, type Logits } from './logits.js';
-import type { DecoderCache, EncodedWindow, Whisper } from './model.js';
+import type { AudioWindow, SpeechNetwork } from './network.js';
 import { chooseToken, RandomSource } from './sampling.js';
 import { textOf, timePrecision, type SpecialTokens, type Task } from './tokens.js';
 
 /** A model with all that decoding needs to know of it. */
-export interface Recogniser {
-  model: Whisper;
+export interface Recogniser<Network extends SpeechNetwork = SpeechNetwork> {
+  model: Network;
   tokenizer: Tokenizer;
   special: SpecialTokens;
   /** Tokens that are never sampled. */
@@ -78,28 +78,6 @@ export function compressionRatio(text: string): number {
   return bytes.length / deflateSync(bytes).length;
 }
 
-/** One step of the decoder: logits [B, wanted positions, vocabulary], as rows. */
-async function step(
-  model: Whisper,
-  cache: DecoderCache,
-  ids: readonly (readonly number[])[],
-  positions: readonly number[],
-): Promise<Logits[]> {
-  const length = ids[0].length;
-  using logits = mx.tidy(() => {
-    const input = mx.array(Int32Array.from(ids.flat()), [ids.length, length]);
-    const hidden = model.decoder.forward(input, cache);
-    const wanted =
-      positions.length === length ? hidden : hidden.take(mx.array(Int32Array.from(positions)), 1);
-    return model.decoder.logits(wanted).astype('float32');
-  });
-  const values = (await logits.data()) as Float32Array;
-  const vocabulary = model.config.vocab_size;
-  return Array.from({ length: ids.length * positions.length }, (_, i) =>
-    values.subarray(i * vocabulary, (i + 1) * vocabulary),
-  );
-}
-
 /** Masks a row and appends the chosen token to its candidate. */
 function extend(
   candidate: Candidate,
@@ -137,7 +115,7 @@ function likeliest(candidates: readonly Candidate[]): Candidate {
  */
 export async function decodeWindow(
   recogniser: Recogniser,
-  window: EncodedWindow,
+  window: AudioWindow,
   options: DecodeOptions,
 ): Promise<DecodeResult> {
   const { model, special, tokenizer } = recogniser;
@@ -152,24 +130,20 @@ export async function decodeWindow(
     done: false,
   }));
 
-  using cache = window.cache();
+  using decoding = window.decode();
   const sotAt = prompt.indexOf(special.sot);
-  const [atSot, first] = await step(model, cache, [prompt], [sotAt, prompt.length - 1]);
+  const [atSot, first] = await decoding.step([prompt], [sotAt, prompt.length - 1]);
   const noSpeechProb = probability(atSot, special.noSpeech);
   for (const candidate of candidates) {
     extend(candidate, first.slice(), recogniser, options, random);
   }
-  if (count > 1) {
-    mx.tidy(() => {
-      cache.repeat(count);
-    });
-  }
+  if (count > 1) await decoding.repeat(count);
 
   const limit = Math.min(Math.floor(longest / 2), longest - prompt.length);
   for (let length = 1; length < limit && candidates.some(({ done }) => !done); length++) {
     throwIfAborted(options.signal);
     const ids = candidates.map(({ tokens, done }) => [done ? special.eot : tokens.at(-1)!]);
-    const rows = await step(model, cache, ids, [0]);
+    const rows = await decoding.step(ids, [0]);
     for (const [i, candidate] of candidates.entries()) {
       extend(candidate, rows[i], recogniser, options, random);
     }
@@ -190,13 +164,12 @@ export async function decodeWindow(
 /** The logits after the prompt, before anything is masked: [vocabulary]. */
 export async function firstLogits(
   recogniser: Recogniser,
-  window: EncodedWindow,
+  window: AudioWindow,
   options: Parameters<typeof promptTokens>[1],
 ): Promise<Logits> {
-  const { model } = recogniser;
-  using cache = window.cache();
+  using decoding = window.decode();
   const prompt = promptTokens(recogniser, options);
-  const [row] = await step(model, cache, [prompt], [prompt.length - 1]);
+  const [row] = await decoding.step([prompt], [prompt.length - 1]);
   return row;
 }
 
@@ -208,12 +181,9 @@ export interface FirstLook {
 }
 
 /** No-speech and language probabilities: one step of the decoder. */
-export async function lookAt(
-  { model, special }: Recogniser,
-  window: EncodedWindow,
-): Promise<FirstLook> {
-  using cache = window.cache();
-  const [row] = await step(model, cache, [[special.sot]], [0]);
+export async function lookAt({ special }: Recogniser, window: AudioWindow): Promise<FirstLook> {
+  using decoding = window.decode();
+  const [row] = await decoding.step([[special.sot]], [0]);
   const entries = [...special.languages];
   const logits = Float32Array.from(entries, ([, token]) => row[token]);
   const total = logSumExp(logits);

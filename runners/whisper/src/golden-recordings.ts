@@ -14,7 +14,7 @@ import {
 import { decodeWav, logMelSpectrogram } from '@mlx-runners/speech';
 import { loadTokenizer } from '@mlx-runners/text';
 import { z } from 'zod';
-import { EncodedWindow } from './model.js';
+import { EncodedWindow, type Whisper } from './model.js';
 import { manifest } from './manifest.js';
 import { loadRecogniser } from './pipeline.js';
 import { decodeWindow, lookAt, firstLogits, type Recogniser } from './decode.js';
@@ -120,7 +120,7 @@ async function checkEncoder(
 
 /** Longer than a window: the seek loop without what Hugging Face leaves off by default. */
 async function checkLongCase(
-  recogniser: Recogniser,
+  recogniser: Recogniser<Whisper>,
   samples: Float32Array,
   reference: RecordingCase,
 ): Promise<GoldenResult> {
@@ -140,7 +140,7 @@ async function checkLongCase(
 }
 
 async function checkCase(
-  recogniser: Recogniser,
+  recogniser: Recogniser<Whisper>,
   samples: Float32Array,
   reference: RecordingCase,
 ): Promise<GoldenResult[]> {

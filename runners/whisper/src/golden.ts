@@ -8,13 +8,15 @@ import {
   type GoldenResult,
   type TensorGolden,
 } from '@mlx-runners/runner';
+import type { Session } from '@mlx-runners/program';
 import { logMelSpectrogram } from '@mlx-runners/speech';
 import { dynamicTimeWarping, medianFilter } from './alignment.js';
 import { sanitize } from './checkpoint.js';
 import { parseConfig } from './config.js';
+import { decodeExported, encodeExported, withExported } from './golden-exported.js';
 import { recordingCheckers } from './golden-recordings.js';
 import { applyTimestampRules, argmax, suppress } from './logits.js';
-import { EncodedWindow, Whisper } from './model.js';
+import { EncodedWindow, Whisper, type DecoderCache } from './model.js';
 
 function tensorsOf(fixture: GoldenFixture): TensorGolden['tensors'] | undefined {
   return fixture.kind === 'tensors' ? fixture.tensors : undefined;
@@ -31,7 +33,10 @@ async function numbers(tensor: MxArray): Promise<number[]> {
   return Array.from(await tensor.data(), Number);
 }
 
-/** A network with weights `w.*`: features, encoder, logits, attention and greedy decoding. */
+/**
+ * A network with weights `w.*`: features, encoder, logits, attention and greedy decoding, eagerly and as
+ * an exported program.
+ */
 const networkChecker: GoldenChecker = {
   matches: (fixture) =>
     fixture.kind === 'tensors' &&
@@ -49,7 +54,8 @@ const networkChecker: GoldenChecker = {
     using features = await featuresOf(golden, frames, config.num_mel_bins);
     using states = mx.tidy(() => model.encoder.forward(features));
     results.push(await compareFloats('encoder_out', states, required(golden, 'encoder_out')));
-    return [...results, ...(await checkDecoder(model, states, golden))];
+    results.push(...(await checkDecoder(model, states, golden)));
+    return [...results, ...(await checkExported(model, features, golden))];
   },
 };
 
@@ -104,6 +110,54 @@ async function checkDecoder(
   results.push(ofPrompt);
   results.push(...(await checkAttention(scores, fixture)));
   for (const array of [...scores, logits]) array.dispose();
+  const numericError = ofPrompt.absoluteError ?? 0;
+  const eager = async (...rest: Continuation): Promise<number[]> => {
+    using fresh = window.cache();
+    return await greedy(eagerSteps(model, fresh), ...rest);
+  };
+  results.push(...(await checkContinuations('', prompt, fixture, numericError, eager)));
+  prompt.dispose();
+  return results;
+}
+
+/** The same reference tensors, computed by the exported model. */
+async function checkExported(
+  model: Whisper,
+  features: MxArray,
+  fixture: TensorGolden,
+): Promise<GoldenResult[]> {
+  using prompt = required(fixture, 'prompt_ids').astype('int32');
+  const [batch, length] = prompt.shape;
+  return await withExported(model, batch, async (session) => {
+    using states = await encodeExported(session, features);
+    const everywhere = Array.from({ length }, (_, i) => i);
+    using logits = await decodeExported(session, prompt, 0, everywhere);
+    const compare = (name: string, ours: MxArray): Promise<GoldenResult> =>
+      compareFloats(`${exportedPrefix}${name}`, ours, required(fixture, name));
+    const ofPrompt = await compare('prompt_logits', logits);
+    const exported = (...rest: Continuation): Promise<number[]> =>
+      greedy(exportedSteps(session), ...rest);
+    const numericError = ofPrompt.absoluteError ?? 0;
+    return [
+      await compare('encoder_out', states),
+      ofPrompt,
+      ...(await checkContinuations(exportedPrefix, prompt, fixture, numericError, exported)),
+    ];
+  });
+}
+
+const exportedPrefix = 'exported ';
+
+type Continuation = Parameters<typeof greedy> extends [Step, ...infer Rest] ? Rest : never;
+
+async function checkContinuations(
+  prefix: string,
+  prompt: MxArray,
+  fixture: TensorGolden,
+  numericError: number,
+  sample: (...rest: Continuation) => Promise<number[]>,
+): Promise<GoldenResult[]> {
+  const results: GoldenResult[] = [];
   for (const name of ['greedy20', 'greedy20_suppressed']) {
     const expected = fixture.tensors.get(name);
     if (!expected) continue;
@@ -113,13 +167,12 @@ async function checkDecoder(
           first: await numbers(required(fixture, 'begin_suppress_tokens')),
         }
       : { always: [], first: [] };
-    const sampled = await greedy(model, window, prompt, expected.shape[1], suppressed);
+    const sampled = await sample(prompt, expected.shape[1], suppressed);
     const margins = fixture.tensors.get(`${name}_margin`);
     const compared = { shape: expected.shape, data: sampled };
-    const greedyMargins = margins && { margins, numericError: ofPrompt.absoluteError ?? 0 };
-    results.push(await compareIntegers(name, compared, expected, greedyMargins));
+    const greedyMargins = margins && { margins, numericError };
+    results.push(await compareIntegers(prefix + name, compared, expected, greedyMargins));
   }
-  prompt.dispose();
   return results;
 }
 
@@ -143,31 +196,28 @@ async function checkAttention(
   return results;
 }
 
-/** Argmax continuations of prompts [B, P] by `count` tokens, with the cache, without a stop. */
+/** Logits [B, 1, vocabulary] after ids [B, T], which come after those of all steps before. */
+type Step = (ids: MxArray) => Promise<MxArray>;
+
+/** Argmax continuations of prompts [B, P] by `count` tokens, without a stop. */
 async function greedy(
-  model: Whisper,
-  window: EncodedWindow,
+  step: Step,
   prompt: MxArray,
   count: number,
   suppressed: { always: readonly number[]; first: readonly number[] },
 ): Promise<number[]> {
   const [batch] = prompt.shape;
-  const vocabulary = model.config.vocab_size;
-  using cache = window.cache();
   const rows: number[][] = Array.from({ length: batch }, () => []);
   let input = prompt;
-  for (let step = 0; step < count; step++) {
-    const logits = mx.tidy(() => {
-      const hidden = model.decoder.forward(input, cache);
-      const last = hidden.shape[1] - 1;
-      return model.decoder.logits(hidden.slice([0, last, 0], [batch, last + 1, hidden.shape[2]]));
-    });
+  for (let i = 0; i < count; i++) {
+    const logits = await step(input);
     const values = (await logits.data()) as Float32Array;
     logits.dispose();
-    for (const [i, row] of rows.entries()) {
-      const own = values.subarray(i * vocabulary, (i + 1) * vocabulary);
+    const vocabulary = values.length / batch;
+    for (const [j, row] of rows.entries()) {
+      const own = values.subarray(j * vocabulary, (j + 1) * vocabulary);
       suppress(own, suppressed.always);
-      if (step === 0) suppress(own, suppressed.first);
+      if (i === 0) suppress(own, suppressed.first);
       row.push(argmax(own));
     }
     if (input !== prompt) input.dispose();
@@ -178,6 +228,29 @@ async function greedy(
   }
   input.dispose();
   return rows.flat();
+}
+
+/** Steps of the eager decoder; dispose the cache afterwards. */
+function eagerSteps(model: Whisper, cache: DecoderCache): Step {
+  return (ids) =>
+    Promise.resolve(
+      mx.tidy(() => {
+        const hidden = model.decoder.forward(ids, cache);
+        const [batch, length, width] = hidden.shape;
+        return model.decoder.logits(hidden.slice([0, length - 1, 0], [batch, length, width]));
+      }),
+    );
+}
+
+/** Steps of the exported one. */
+function exportedSteps(session: Session): Step {
+  let past = 0;
+  return async (ids) => {
+    const length = ids.shape[1];
+    const logits = await decodeExported(session, ids, past, [length - 1]);
+    past += length;
+    return logits;
+  };
 }
 
 /** Median filter and dynamic time warping of a matrix [tokens, frames]. */

@@ -29,6 +29,7 @@ export {
   MemoryError,
   MlxRunnersError,
   NativeError,
+  ProgramError,
   UsageError,
   type ErrorCode,
 } from '@mlx-runners/mlx-core/errors';

@@ -22,11 +22,27 @@ import {
   splitHeads,
 } from '@mlx-runners/nn';
 import type { WhisperConfig } from './config.js';
+import { EagerDecoding } from './eager-decoding.js';
+import type { AudioWindow, Decoding, SpeechNetwork } from './network.js';
 
 /** Keys and values of one attention, [B, H, length, D] each. */
 export interface KeysValues {
   keys: MxArray;
   values: MxArray;
+}
+
+/** What one decoder layer remembers: of the encoder's states, and of the tokens so far. */
+export interface LayerMemory {
+  readonly states: KeysValues;
+  /** Adds the tokens' keys and values, and gives those of all tokens. */
+  append(added: KeysValues): KeysValues;
+}
+
+/** What the decoder remembers of the sequences that it continues. */
+export interface DecoderMemory {
+  /** Number of tokens in it. */
+  readonly length: number;
+  readonly layers: readonly LayerMemory[];
 }
 
 class WhisperAttention extends Module {
@@ -141,7 +157,7 @@ class WhisperDecoderLayer extends Module {
   }
 
   /** x [B, T, d] → [B, T, d]; the tokens' keys and values are added to the cache. */
-  forward(x: MxArray, cache: LayerCache, scores?: MxArray[]): MxArray {
+  forward(x: MxArray, cache: LayerMemory, scores?: MxArray[]): MxArray {
     let normed = this.self_attn_layer_norm.forward(x);
     const past = cache.append(this.self_attn.keysValues(normed));
     x = x.add(this.self_attn.forward(normed, past, true));
@@ -177,7 +193,7 @@ export class WhisperDecoder extends Module {
    * @param scores when given, receives each layer's scaled cross-attention scores [B, H, T, S]
    * @returns hidden states [B, T, d]; see `logits`
    */
-  forward(ids: MxArray, cache: DecoderCache, scores?: MxArray[]): MxArray {
+  forward(ids: MxArray, cache: DecoderMemory, scores?: MxArray[]): MxArray {
     const [, length] = ids.shape;
     const past = cache.length;
     const { weight: positions } = this.embed_positions;
@@ -195,7 +211,7 @@ export class WhisperDecoder extends Module {
 }
 
 /** One layer's keys and values: of the encoder's states, and of the tokens so far. */
-class LayerCache {
+class LayerCache implements LayerMemory {
   states: KeysValues;
   tokens: KeysValues | undefined;
 
@@ -229,7 +245,7 @@ class LayerCache {
 }
 
 /** What the decoder remembers of B sequences; to be disposed before the window that it is of. */
-export class DecoderCache {
+export class DecoderCache implements DecoderMemory {
   readonly layers: readonly LayerCache[];
   readonly #views: MxArray[] = [];
 
@@ -273,11 +289,13 @@ export class DecoderCache {
  * Audio as the decoder reads it: each layer's keys and values of the encoder's states, computed once
  * for any number of decodings.
  */
-export class EncodedWindow {
+export class EncodedWindow implements AudioWindow {
   readonly #crossKeysValues: readonly KeysValues[];
+  readonly #decoder: WhisperDecoder;
 
   /** @param states the encoder's output [B, S, d]; not needed any more afterwards */
   constructor(decoder: WhisperDecoder, states: MxArray) {
+    this.#decoder = decoder;
     this.#crossKeysValues = mx.tidy(() =>
       decoder.layers.map((layer) => layer.encoder_attn.keysValues(states)),
     );
@@ -288,6 +306,10 @@ export class EncodedWindow {
     return new DecoderCache(this.#crossKeysValues);
   }
 
+  decode(): Decoding {
+    return new EagerDecoding(this.#decoder, this.cache());
+  }
+
   [Symbol.dispose](): void {
     for (const { keys, values } of this.#crossKeysValues) {
       keys.dispose();
@@ -296,7 +318,7 @@ export class EncodedWindow {
   }
 }
 
-export class Whisper extends Module {
+export class Whisper extends Module implements SpeechNetwork {
   encoder: WhisperEncoder;
   decoder: WhisperDecoder;
   readonly config: WhisperConfig;
@@ -306,5 +328,11 @@ export class Whisper extends Module {
     this.config = config;
     this.encoder = new WhisperEncoder(config);
     this.decoder = new WhisperDecoder(config);
+  }
+
+  encode(features: MxArray): Promise<AudioWindow> {
+    const { dtype } = this.encoder.conv1.weight;
+    using states = mx.tidy(() => this.encoder.forward(features.astype(dtype)));
+    return Promise.resolve(new EncodedWindow(this.decoder, states));
   }
 }

@@ -9,27 +9,34 @@ import {
 } from '@mlx-runners/mlx-core';
 import { resolveModel } from '@mlx-runners/hub';
 import { checkOptions, loadOptionsSchema, type LoadOptions } from '@mlx-runners/runner/library';
+import { isExport } from '@mlx-runners/program';
 import { loadAudio, type AudioInput, type Segment } from '@mlx-runners/speech';
 import { loadTokenizer } from '@mlx-runners/text';
 import { checkModelFolder, loadWhisper } from './checkpoint.js';
 import { parseConfig } from './config.js';
 import type { Recogniser } from './decode.js';
+import { ExportedWhisper } from './exported-network.js';
 import { manifest } from './manifest.js';
 import type { Whisper } from './model.js';
+import type { SpeechNetwork } from './network.js';
 import { specialTokens, suppressedTokens, type SpecialTokens } from './tokens.js';
 import { transcribeSettings, type Settings, type TranscribeOptions } from './options.js';
 import { transcribeSamples } from './transcribe.js';
 import { RunningTranscription, type RecordingInfo, type Transcription } from './transcription.js';
 
-/** Everything that decoding needs, from a model's files. @internal */
-export async function loadRecogniser(
-  idOrPath: string,
-  options: LoadOptions = {},
-): Promise<Recogniser> {
+function checkModelName(idOrPath: unknown): void {
   if (typeof idOrPath !== 'string' || idOrPath.trim() === '') {
     const given = quoted(idOrPath);
     throw new UsageError(`load() takes the id of a model or the path of its folder, not ${given}.`);
   }
+}
+
+/** Everything that decoding needs, from a model's files. @internal */
+export async function loadRecogniser(
+  idOrPath: string,
+  options: LoadOptions = {},
+): Promise<Recogniser<Whisper>> {
+  checkModelName(idOrPath);
   const { signal, onProgress } = checkOptions('load()', loadOptionsSchema, options);
   const folder = await resolveModel(idOrPath, {
     models: manifest.models,
@@ -54,8 +61,28 @@ export async function loadRecogniser(
   }
 }
 
+/** The same from an export. Its dtype is that of the export. */
+async function loadExportedRecogniser(
+  folder: string,
+  options: LoadOptions,
+): Promise<Recogniser<ExportedWhisper>> {
+  const { signal, device } = checkOptions('load()', loadOptionsSchema, options);
+  if (device) mx.setDevice(device);
+  const model = new ExportedWhisper(folder);
+  try {
+    const tokenizer = await loadTokenizer(folder);
+    const special = specialTokens(tokenizer);
+    throwIfAborted(signal);
+    checkVocabulary(model, special);
+    return { model, tokenizer, special, suppressed: suppressedTokens(tokenizer, special) };
+  } catch (error) {
+    model.dispose();
+    throw error;
+  }
+}
+
 /** The model has to have logits for every token that decoding asks for. */
-function checkVocabulary(model: Whisper, special: SpecialTokens): void {
+function checkVocabulary(model: SpeechNetwork, special: SpecialTokens): void {
   const { languages, ...tokens } = special;
   const largest = Math.max(...Object.values(tokens), ...languages.values());
   const { vocab_size: vocabulary } = model.config;
@@ -68,13 +95,17 @@ function checkVocabulary(model: Whisper, special: SpecialTokens): void {
 
 /**
  * Loads a model: an id of the Hugging Face hub, one of runner.json's short names, or a folder with
- * Hugging Face's or CTranslate2's files.
+ * Hugging Face's or CTranslate2's files, or with what `whisper export` wrote.
  *
- * @throws HubError when the files can't be had, CheckpointError when they don't fit together,
- *   UsageError for options that make no sense, AbortedError when the signal fires
+ * @throws HubError when the files can't be had, CheckpointError (for an export ProgramError) when they don't
+ *   fit together, UsageError for options that make no sense, AbortedError when the signal fires
  */
 export async function load(idOrPath: string, options: LoadOptions = {}): Promise<WhisperModel> {
-  return new WhisperModel(await loadRecogniser(idOrPath, options));
+  checkModelName(idOrPath);
+  const recogniser = isExport(idOrPath)
+    ? await loadExportedRecogniser(idOrPath, options)
+    : await loadRecogniser(idOrPath, options);
+  return new WhisperModel(recogniser);
 }
 
 export class WhisperModel {

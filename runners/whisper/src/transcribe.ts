@@ -5,7 +5,7 @@
 import { mx, throwIfAborted, type MxArray } from '@mlx-runners/mlx-core';
 import { logMelSpectrogram, type Segment } from '@mlx-runners/speech';
 import { decodeWindow, lookAt, type DecodeResult, type Recogniser } from './decode.js';
-import { EncodedWindow } from './model.js';
+import type { AudioWindow } from './network.js';
 import {
   frameLevels,
   frameVolumes,
@@ -32,14 +32,17 @@ const freeTemperature = 0.5;
  * openai/whisper's transcribe() fills it with zeros: the text becomes likelier (jfk.wav through
  * whisper-base: mean log-probability −0.30 instead of −0.40).
  */
-function encodeWindow({ model }: Recogniser, features: MxArray, start: number): EncodedWindow {
-  using states = mx.tidy(() => {
-    const [, mels] = features.shape;
+async function encodeWindow(
+  { model }: Recogniser,
+  features: MxArray,
+  start: number,
+): Promise<AudioWindow> {
+  using window = mx.tidy(() => {
+    const [, bands] = features.shape;
     const length = 2 * model.config.max_source_positions;
-    const window = features.slice([start, 0], [start + length, mels]);
-    return model.encoder.forward(window.expandDims(0).astype(model.encoder.conv1.weight.dtype));
+    return features.slice([start, 0], [start + length, bands]).expandDims(0);
   });
-  return new EncodedWindow(model.decoder, states);
+  return await model.encode(window);
 }
 
 /**
@@ -49,7 +52,7 @@ function encodeWindow({ model }: Recogniser, features: MxArray, start: number): 
  */
 async function decodeWithFallback(
   recogniser: Recogniser,
-  encoded: EncodedWindow,
+  encoded: AudioWindow,
   settings: Settings,
   language: string,
   prompt: readonly number[],
@@ -166,7 +169,7 @@ export async function* transcribeSamples(
     const window = { start: seek, end: Math.min(seek + windowFrames, content) };
     const steady = isSteady(levels, window);
     const prompt = history.slice(promptFrom);
-    using encoded = encodeWindow(recogniser, features, seek);
+    using encoded = await encodeWindow(recogniser, features, seek);
     const result = await recogniseWindow(recogniser, encoded, settings, { info, steady, prompt });
     let advance = window.end - window.start;
     if (result) {
@@ -197,7 +200,7 @@ export async function* transcribeSamples(
 /** Decodes one window; nothing for one without speech. */
 async function recogniseWindow(
   recogniser: Recogniser,
-  encoded: EncodedWindow,
+  encoded: AudioWindow,
   settings: Settings,
   { info, steady, prompt }: { info: RecordingInfo; steady: boolean; prompt: readonly number[] },
 ): Promise<DecodeResult | undefined> {

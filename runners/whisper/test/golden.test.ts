@@ -58,6 +58,10 @@ describe('golden', () => {
       'cross_attn',
       'greedy20',
       'greedy20_suppressed',
+      'exported encoder_out',
+      'exported prompt_logits',
+      'exported greedy20',
+      'exported greedy20_suppressed',
     ]);
   });
 

@@ -52,9 +52,12 @@ describe.each(packages)('$name', ({ name, root, manifest }) => {
         ['.d.ts', '.d.ts.map', '.js', '.js.map'].map((end) => `dist/${file}${end}`),
       );
     const isRunner = root.includes('/runners/');
+    const schemas = join(root, 'schemas');
+    const published = existsSync(schemas) ? readdirSync(schemas) : [];
     expect(pathsOf(packedAs(name))).toEqual(
       [
         ...['LICENSE', 'README.md', 'package.json', ...(isRunner ? ['runner.json'] : [])],
+        ...published.map((file) => `schemas/${file}`),
         ...built,
         ...sourcesOf(root).map((file) => `src/${file}`),
       ].sort(),

@@ -63,6 +63,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
     export_runtime(env, exports);
     export_files(env, exports);
     export_gguf(env, exports);
+    export_programs(env, exports);
     return nullptr;
   });
   return exports;

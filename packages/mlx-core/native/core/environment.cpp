@@ -117,9 +117,19 @@ void Environment::report_charge(int64_t bytes) {
 }
 
 void Environment::evaluate(std::vector<mx::array> to_evaluate, bool for_reading, Finish finish) {
+  submit(std::make_unique<Evaluation>(Evaluation{
+             this, &lane_, stream_, std::move(to_evaluate), for_reading, nullptr, {}, {}}),
+         std::move(finish));
+}
+
+void Environment::perform(Lane& lane, mx::Stream stream, Work work, Finish finish) {
+  submit(std::make_unique<Evaluation>(
+             Evaluation{this, &lane, stream, {}, true, nullptr, {}, {}, std::move(work)}),
+         std::move(finish));
+}
+
+void Environment::submit(std::unique_ptr<Evaluation> evaluation, Finish finish) {
   if (finished_) throw CodedError("NATIVE", "the process is ending and evaluates nothing any more");
-  auto evaluation = std::make_unique<Evaluation>(
-      Evaluation{this, &lane_, stream_, std::move(to_evaluate), for_reading, nullptr, {}, {}});
   // Captured by value: when the process shuts down this environment may be gone.
   evaluation->done = [completions = completions_,
                       finish = std::move(finish)](std::unique_ptr<Evaluation> done) mutable {

@@ -25,6 +25,7 @@ class Environment {
 
   ArrayTable arrays;
 
+  Lane& lane() { return lane_; }
   const mlx::core::Stream& stream() const { return stream_; }
   void use_device(mlx::core::Device::DeviceType type) { stream_ = lane_.stream(type); }
 
@@ -46,6 +47,10 @@ class Environment {
   void evaluate(std::vector<mlx::core::array> arrays, bool for_reading, Finish finish);
   void evaluate_now(std::vector<mlx::core::array> arrays);
 
+  // The same for work on any lane, which gives computed arrays.
+  using Work = std::function<std::vector<mlx::core::array>()>;
+  void perform(Lane& lane, mlx::core::Stream stream, Work work, Finish finish);
+
   // Before the end of the process: forgets queued evaluations, waits for running ones and refuses
   // new ones. Node runs no cleanup hook in process.exit(), only the C++ destructors of statics,
   // among them those of libmlx.
@@ -63,6 +68,7 @@ class Environment {
   static void complete(Napi::Env env, Napi::Function, void*, Completion* arrived);
   using Completions = Napi::TypedThreadSafeFunction<void, Completion, &Environment::complete>;
   static void on_cleanup(void* environment);
+  void submit(std::unique_ptr<Evaluation> evaluation, Finish finish);
   void report_charge(int64_t bytes);
   void flush_dropped();
   void erase(const double* ids, size_t count);

@@ -57,6 +57,11 @@ void Evaluator::run(Evaluation& evaluation) {
   LaneLock lock(*evaluation.lane, evaluation.stream);
   auto& arrays = evaluation.arrays;
   try {
+    if (evaluation.work) {
+      arrays = evaluation.work();
+      evaluation.work = {};  // and what it captured, while the lane is held
+      return;
+    }
     if (evaluation.for_reading) {
       for (auto& array : arrays) array = readable(array, evaluation.stream);
     }

@@ -14,7 +14,8 @@
 
 namespace mlx_runners {
 
-// One request to evaluate. `done` is called on an evaluator thread, success or not.
+// One request to evaluate, or to do other work that needs a lane. `done` is called on an evaluator
+// thread, success or not.
 struct Evaluation {
   const void* owner;  // the environment that asked
   Lane* lane;
@@ -24,6 +25,8 @@ struct Evaluation {
   const char* error_code = nullptr;
   std::string error_message;
   std::function<void(std::unique_ptr<Evaluation>)> done;
+  // When given, this is done with the lane held, and its result becomes `arrays`.
+  std::function<std::vector<mlx::core::array>()> work = {};
 };
 
 // Row-contiguous, with float16 and bfloat16 as float32: what a typed array can show.

@@ -10,5 +10,6 @@ void export_transfers(Napi::Env env, Napi::Object exports);  // core/transfers.c
 void export_runtime(Napi::Env env, Napi::Object exports);    // core/runtime.cpp
 void export_files(Napi::Env env, Napi::Object exports);      // io/mapped_file.cpp
 void export_gguf(Napi::Env env, Napi::Object exports);       // io/gguf_file.cpp
+void export_programs(Napi::Env env, Napi::Object exports);   // program/addon.cpp
 
 }  // namespace mlx_runners

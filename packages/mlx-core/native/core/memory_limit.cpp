@@ -63,10 +63,10 @@ bool unscheduled(const mx::array& array) {
 // Whether an op's result mostly lies in its input's buffer.
 bool is_view(const mx::array& array) {
   static const std::unordered_set<std::string_view> views{
-      "AsStrided",    "Broadcast",       "BroadcastAxes", "Contiguous", "Copy",
-      "ExpandDims",   "Flatten",         "Reshape",       "Slice",      "Split",
-      "StopGradient", "Squeeze",         "Transpose",     "Unflatten",  "View",
-      "Depends",      "CustomTransforms"};
+      "AsStrided",    "Broadcast",        "BroadcastAxes",     "Contiguous", "Copy",
+      "ExpandDims",   "Flatten",          "Reshape",           "Slice",      "Split",
+      "StopGradient", "Squeeze",          "Transpose",         "Unflatten",  "View",
+      "Depends",      "CustomTransforms", "SliceUpdateInPlace"};
   return !array.inputs().empty() && views.contains(array.primitive().name());
 }
 
@@ -85,7 +85,7 @@ bool is_in_place(const mx::array& array) {
   });
 }
 
-double new_bytes(const mx::array& array) {
+double new_bytes_of(const mx::array& array) {
   return unscheduled(array) && !is_view(array) && !is_in_place(array) ? bytes_of(array) : 0;
 }
 
@@ -95,7 +95,7 @@ double bytes_of_results(const std::vector<mx::array>& arrays) {
   double bytes = 0;
   for (const mx::array& array : arrays) {
     const mx::array& base = base_of(array);
-    if (unscheduled(base) && seen.insert(base.id()).second) bytes += new_bytes(base);
+    if (unscheduled(base) && seen.insert(base.id()).second) bytes += new_bytes_of(base);
   }
   return bytes;
 }
@@ -106,7 +106,7 @@ double largest_in_graph(const std::vector<mx::array>& arrays) {
   double largest = 0;
   const auto visit = [&](const mx::array& array) {
     if (!unscheduled(array) || !seen.insert(array.id()).second) return;
-    largest = std::max(largest, new_bytes(array));
+    largest = std::max(largest, new_bytes_of(array));
     open.push_back(&array);
   };
   for (const mx::array& array : arrays) visit(array);
@@ -138,6 +138,8 @@ std::string in_words(double bytes) {
 }  // namespace
 
 size_t memory_limit() { return limit(); }
+
+double new_bytes(const mx::array& array) { return new_bytes_of(array); }
 
 void set_memory_limit(size_t bytes) {
   limit() = bytes;

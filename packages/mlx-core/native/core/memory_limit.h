@@ -21,13 +21,16 @@ inline constexpr int array_overhead = 2048;
 size_t memory_limit();
 void set_memory_limit(size_t bytes);
 
-// All throw CodedError "MEMORY".
+// All but new_bytes throw CodedError "MEMORY".
 
 // Before a buffer is allocated.
 void require_memory(double bytes);
 
 // When an op has made a node, which isn't computed yet: alone it must be within the limit.
 void require_possible(const mlx::core::array& result);
+
+// What computing an array allocates: nothing for those that lie in another's buffer.
+double new_bytes(const mlx::core::array& array);
 
 // Before `arrays` are evaluated, with their lane held.
 void require_memory_for(const std::vector<mlx::core::array>& arrays);

@@ -69,8 +69,9 @@ const std::string& interned(uint32_t number) {
 }
 
 void Op::call(ValueList values, const ArraySource& arrays, mx::Stream stream,
-              std::vector<mx::array>& results) const {
+              std::vector<mx::array>& results, bool update) const {
   const Arguments arguments(*this, values, arrays);
+  if (update && in_place) return thunk(in_place, arguments, stream, results);
   const bool kernel = cpu_kernel && stream.device == mx::Device::cpu && !arguments.any_tracer();
   thunk(kernel ? cpu_kernel : function, arguments, stream, results);
 }

@@ -99,6 +99,7 @@ struct Op {
   bool many;  // returns a list of arrays
   std::vector<Param> params;
   AnyFn cpu_kernel = nullptr;  // replaces `function` on the CPU, outside transforms
+  AnyFn in_place = nullptr;    // replaces both in programs, where nothing else reads argument 0
 
   // Names the fused kernel that does this row's work on the CPU; its signature is the row's.
   template <class R, class... A>
@@ -107,8 +108,15 @@ struct Op {
     return std::move(*this);
   }
 
+  // Names what writes into its first argument; its signature is the row's.
+  template <class R, class... A>
+  Op updating(R (*function)(A...)) && {
+    in_place = reinterpret_cast<AnyFn>(function);
+    return std::move(*this);
+  }
+
   void call(ValueList values, const ArraySource& arrays, mx::Stream stream,
-            std::vector<mx::array>& results) const;
+            std::vector<mx::array>& results, bool update = false) const;
 };
 
 // Strings are passed by number.

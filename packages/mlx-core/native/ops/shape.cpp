@@ -7,6 +7,7 @@
 #include "mlx/ops.h"
 #include "ops/indices.h"
 #include "ops/rows.h"
+#include "program/slice_update_in_place.h"
 
 namespace mlx_runners {
 namespace {
@@ -183,7 +184,8 @@ std::vector<Op> shape_rows() {
       op("slice", "The part from start to stop, with strides, one number per axis.", slice,
          arg("a"), arg("start"), arg("stop"), opt("strides", none)),
       op("sliceUpdate", "A copy whose part from start to stop is replaced.", slice_update, arg("a"),
-         arg("update"), arg("start"), arg("stop")),
+         arg("update"), arg("start"), arg("stop"))
+          .updating(program::slice_update_in_place),
       op("asStrided", "A view with given shape, strides and offset, in elements.", as_strided,
          arg("a"), arg("shape"), arg("strides"), opt("offset", 0)),
       op("split", "Cuts into a number of equal parts.", split, arg("a"), arg("parts"),

@@ -1,0 +1,202 @@
+// Programs and sessions for JavaScript.
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "core/environment.h"
+#include "core/exports.h"
+#include "core/guard.h"
+#include "program/program.h"
+#include "program/session.h"
+
+namespace mlx_runners {
+namespace mx = mlx::core;
+namespace {
+
+using program::Call;
+using program::Profile;
+using program::Session;
+using ProgramHandle = std::shared_ptr<const program::Program>;
+using SessionHandle = std::shared_ptr<Session>;
+using CancelHandle = std::shared_ptr<std::atomic<bool>>;
+
+template <class Handle>
+Napi::Value external(Napi::Env env, Handle handle) {
+  return Napi::External<Handle>::New(env, new Handle(std::move(handle)),
+                                     [](Napi::Env, Handle* old) { delete old; });
+}
+
+template <class Handle>
+Handle& handle_of(const Napi::Value& value) {
+  Handle& handle = *value.As<Napi::External<Handle>>().Data();
+  if (!handle) throw CodedError("DISPOSED", "it was disposed");
+  return handle;
+}
+
+std::vector<mx::array> arrays_of(Environment& environment, const Napi::Value& ids) {
+  const auto list = ids.As<Napi::Float64Array>();
+  std::vector<mx::array> arrays;
+  for (size_t i = 0; i < list.ElementLength(); ++i) {
+    arrays.push_back(environment.arrays.at(list[i]));
+  }
+  return arrays;
+}
+
+// createProgram(words, values, lists, texts, constants) → program
+napi_value create_program(const Napi::CallbackInfo& info) {
+  auto& environment = Environment::of(info.Env());
+  const auto words = info[0].As<Napi::Float64Array>();
+  auto values = info[1].As<Napi::ArrayBuffer>();
+  const auto lists = info[2].As<Napi::Float64Array>();
+  const auto texts = info[3].As<Napi::Array>();
+  if (values.ByteLength() % sizeof(Value) != 0) {
+    throw CodedError("PROGRAM", "the arguments are cut off");
+  }
+  program::Tables tables;
+  tables.words = {words.Data(), words.ElementLength()};
+  tables.values.resize(values.ByteLength() / sizeof(Value));
+  if (!tables.values.empty()) {
+    std::memcpy(tables.values.data(), values.Data(), values.ByteLength());
+  }
+  tables.lists.assign(lists.Data(), lists.Data() + lists.ElementLength());
+  for (uint32_t i = 0; i < texts.Length(); ++i) tables.texts.push_back(texts.Get(i).ToString());
+  tables.constants = arrays_of(environment, info[4]);
+  return external(info.Env(), program::make_program(std::move(tables), environment.lane(),
+                                                    environment.stream()));
+}
+
+// createSession(program) → session, on another lane than the environment's: sessions run at once,
+// and arrays are built meanwhile
+napi_value create_session(const Napi::CallbackInfo& info) {
+  auto& environment = Environment::of(info.Env());
+  Lane* lane = &assign_lane();
+  if (lane == &environment.lane()) lane = &assign_lane();
+  const mx::Stream stream = lane->stream(environment.stream().device.type);
+  return external(info.Env(),
+                  std::make_shared<Session>(handle_of<ProgramHandle>(info[0]), *lane, stream));
+}
+
+// disposeSession(session): a call that runs keeps it to its end
+napi_value dispose_session(const Napi::CallbackInfo& info) {
+  info[0].As<Napi::External<SessionHandle>>().Data()->reset();
+  return nullptr;
+}
+
+napi_value dispose_program(const Napi::CallbackInfo& info) {
+  info[0].As<Napi::External<ProgramHandle>>().Data()->reset();
+  return nullptr;
+}
+
+// areComputed(ids)
+napi_value are_computed(const Napi::CallbackInfo& info) {
+  for (const mx::array& array : arrays_of(Environment::of(info.Env()), info[0])) {
+    if (!array.is_available()) return Napi::Boolean::New(info.Env(), false);
+  }
+  return Napi::Boolean::New(info.Env(), true);
+}
+
+napi_value cancel_token(const Napi::CallbackInfo& info) {
+  return external(info.Env(), std::make_shared<std::atomic<bool>>(false));
+}
+
+napi_value cancel(const Napi::CallbackInfo& info) {
+  handle_of<CancelHandle>(info[0])->store(true, std::memory_order_relaxed);
+  return nullptr;
+}
+
+Napi::Value profile_of(Napi::Env env, const Profile& profile) {
+  auto ops = Napi::Array::New(env, profile.ops.size());
+  uint32_t next = 0;
+  for (const auto& [op, count, seconds, bytes] : profile.ops) {
+    auto entry = Napi::Object::New(env);
+    entry.Set("op", op->name);
+    entry.Set("count", static_cast<double>(count));
+    entry.Set("seconds", seconds);
+    entry.Set("bytes", bytes);
+    ops[next++] = entry;
+  }
+  auto result = Napi::Object::New(env);
+  result.Set("ops", ops);
+  result.Set("seconds", profile.seconds);
+  return result;
+}
+
+// What a call needs until it is done, on whichever thread.
+struct Running {
+  SessionHandle session;
+  Call call;
+  CancelHandle cancelled;
+  Profile profile;
+};
+
+Napi::Value result_of(Napi::Env env, const Running& running, Evaluation& done) {
+  auto& environment = Environment::of(env);
+  auto ids = Napi::Float64Array::New(env, done.arrays.size());
+  for (size_t i = 0; i < done.arrays.size(); ++i) {
+    ids[i] = environment.add(std::move(done.arrays[i]), true);
+  }
+  auto result = Napi::Object::New(env);
+  result.Set("ids", ids);
+  if (running.call.profile) result.Set("profile", profile_of(env, running.profile));
+  return result;
+}
+
+// runSession(session, method, ids, dimensions, cancelToken?, profile) → Promise<{ ids, profile? }>
+napi_value run_session(const Napi::CallbackInfo& info) {
+  auto& environment = Environment::of(info.Env());
+  auto running = std::make_shared<Running>();
+  running->session = handle_of<SessionHandle>(info[0]);
+  Call& call = running->call;
+  call.method = info[1].As<Napi::Number>().Uint32Value();
+  call.inputs = arrays_of(environment, info[2]);
+  for (const mx::array& input : call.inputs) {
+    if (!input.is_available()) throw CodedError("PROGRAM", "inputs have to be computed");
+  }
+  const auto dimensions = info[3].As<Napi::Float64Array>();
+  call.dimensions.assign(dimensions.Data(), dimensions.Data() + dimensions.ElementLength());
+  if (!info[4].IsUndefined()) {
+    running->cancelled = handle_of<CancelHandle>(info[4]);
+    call.cancelled = running->cancelled.get();
+  }
+  if (info[5].ToBoolean()) call.profile = &running->profile;
+
+  const auto deferred = Napi::Promise::Deferred::New(info.Env());
+  Session& session = *running->session;
+  environment.perform(
+      session.lane(), session.stream(),
+      [running] {
+        auto outputs = running->session->run(running->call);
+        running->call.inputs.clear();
+        return outputs;
+      },
+      [deferred, running](Napi::Env env, Evaluation& done) {
+        if (done.error_code) {
+          auto error = Napi::Error::New(env, done.error_message);
+          error.Set("code", Napi::String::New(env, done.error_code));
+          deferred.Reject(error.Value());
+          return;
+        }
+        try {
+          deferred.Resolve(result_of(env, *running, done));
+        } catch (const std::exception& error) {
+          deferred.Reject(Napi::Error::New(env, error.what()).Value());
+        }
+      });
+  return deferred.Promise();
+}
+
+}  // namespace
+
+void export_programs(Napi::Env, Napi::Object exports) {
+  export_function<create_program>(exports, "createProgram");
+  export_function<dispose_program>(exports, "disposeProgram");
+  export_function<create_session>(exports, "createSession");
+  export_function<dispose_session>(exports, "disposeSession");
+  export_function<run_session>(exports, "runSession");
+  export_function<are_computed>(exports, "areComputed");
+  export_function<cancel_token>(exports, "cancelToken");
+  export_function<cancel>(exports, "cancel");
+}
+
+}  // namespace mlx_runners

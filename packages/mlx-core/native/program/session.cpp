@@ -1,0 +1,325 @@
+#include "program/session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "core/errors.h"
+#include "core/memory_limit.h"
+#include "mlx/allocator.h"
+#include "mlx/ops.h"
+#include "mlx/transforms.h"
+#include "program/dimensions.h"
+
+namespace mlx_runners::program {
+namespace {
+
+// Instructions are built and then computed in chunks, between which a call can be cancelled. MLX
+// works ahead, so that what a chunk allocates is freed only at its end; smaller chunks would have
+// threads wait more often. packages/program/src/memory-estimate.ts reckons with the same numbers.
+constexpr size_t chunk_instructions = 64;
+constexpr double chunk_bytes = 32 << 20;
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+void throw_if_cancelled(const Call& call) {
+  if (call.cancelled && call.cancelled->load(std::memory_order_relaxed)) {
+    throw CodedError("ABORTED", "the operation was aborted");
+  }
+}
+
+void evaluate(const std::vector<mx::array>& arrays) {
+  require_memory_for(arrays);
+  mx::eval(arrays);
+}
+
+bool share_buffer(const mx::array& a, const mx::array& b) {
+  return a.data_shared_ptr() && a.data_shared_ptr() == b.data_shared_ptr();
+}
+
+// The same values in a buffer of their own.
+mx::array owned_copy(const mx::array& x, mx::Stream stream) {
+  const mx::array rows = mx::contiguous(x, false, stream);
+  evaluate({rows});
+  require_memory(static_cast<double>(x.nbytes()));
+  mx::array copy(mx::allocator::malloc(std::max<size_t>(x.nbytes(), 1)), x.shape(), x.dtype());
+  std::memcpy(copy.data<char>(), rows.data<char>(), x.nbytes());
+  return copy;
+}
+
+double bytes_of(const Instruction& instruction, const Program& program, const ArraySource& slots) {
+  double bytes = 0;
+  for (uint32_t i = 0; i < instruction.value_count; ++i) {
+    const Value& value = program.values[instruction.first_value + i];
+    if (value.tag == Tag::Array) bytes += static_cast<double>(slots.at(value.number).nbytes());
+    if (value.tag != Tag::Arrays) continue;
+    for (uint32_t k = 0; k < value.size; ++k) {
+      const double slot = program.lists[static_cast<size_t>(value.number) + k];
+      bytes += static_cast<double>(slots.at(slot).nbytes());
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+const mx::array& Session::Slots::at(double slot) const {
+  const auto index = static_cast<size_t>(slot);
+  if (!(slot >= 0) || index >= arrays_.size() || !arrays_[index]) {
+    throw CodedError("PROGRAM", "an empty slot is read");
+  }
+  return *arrays_[index];
+}
+
+std::vector<mx::array> Session::Slots::uncomputed() const {
+  std::vector<mx::array> all;
+  for (const auto& array : arrays_) {
+    if (array && !array->is_available()) all.push_back(*array);
+  }
+  return all;
+}
+
+Session::Session(std::shared_ptr<const Program> program, Lane& lane, mx::Stream stream)
+    : program_(std::move(program)),
+      lane_(lane),
+      stream_(stream),
+      values_(program_->values),
+      lists_(program_->lists) {}
+
+std::vector<mx::array> Session::run(const Call& call) {
+  const auto start = Clock::now();
+  if (call.method >= program_->methods.size())
+    throw CodedError("PROGRAM", "no method has this number");
+  const Method& method = program_->methods[call.method];
+  // Whatever happens, nothing of this call stays alive until the next.
+  struct Emptied {
+    Slots& slots;
+    ~Emptied() { slots.resize(0); }
+  } emptied{slots_};
+
+  throw_if_cancelled(call);
+  const Trace& trace = choose(method, call);
+  if (states_.size() != program_->states.size()) {
+    std::vector<mx::array> zeros;
+    for (const State& state : program_->states) {
+      zeros.push_back(mx::zeros(state.shape, state.dtype, stream_));
+    }
+    evaluate(zeros);
+    states_ = std::move(zeros);
+  }
+  fill(trace, call.inputs, states_);
+  compute(method, trace, call);
+  auto outputs = finish(method, trace);
+  if (call.profile) call.profile->seconds = seconds_since(start);
+  return outputs;
+}
+
+void Session::try_build(const Method& method, const Trace& trace) {
+  const auto smallest = smallest_dimensions(trace);
+  trace.sizes.evaluate(smallest, sizes_);
+  std::vector<mx::array> inputs;
+  for (const TypedSlot& input : trace.inputs) {
+    inputs.push_back(mx::zeros(shape_of(input.type), input.type.dtype, stream_));
+  }
+  std::vector<mx::array> states;
+  for (const State& state : program_->states) {
+    states.push_back(mx::zeros(state.shape, state.dtype, stream_));
+  }
+  fill(trace, inputs, states);
+  for (size_t i = 0; i < trace.instructions.size(); ++i) build(method, trace, i);
+  for (const TypedSlot& output : trace.outputs) {
+    const mx::array& made = slots_.at(output.slot);
+    if (has_type(made, output.type)) continue;
+    throw CodedError("PROGRAM", method.name + ": an output is " + in_words(made) +
+                                    ", which the program does not say");
+  }
+  for (const auto& [number, slot, next] : trace.states) {
+    const State& state = program_->states[number];
+    const mx::array& made = slots_.at(next);
+    if (made.dtype() == state.dtype && made.shape() == state.shape) continue;
+    throw CodedError("PROGRAM", method.name + ": the state " + state.name + " becomes " +
+                                    in_words(made) + ", which it is not declared as");
+  }
+  slots_.resize(0);
+}
+
+const Trace& Session::choose(const Method& method, const Call& call) {
+  std::string why;
+  std::vector<int64_t> dimensions;
+  for (const Trace& trace : method.traces) {
+    why =
+        bind_dimensions(*program_, method, trace, call.inputs, call.dimensions, dimensions, sizes_);
+    if (why.empty()) return trace;
+  }
+  throw CodedError("SHAPE", method.name + ": " + why);
+}
+
+void Session::fill(const Trace& trace, const std::vector<mx::array>& inputs,
+                   const std::vector<mx::array>& states) {
+  slots_.resize(trace.slot_count);
+  for (size_t i = 0; i < inputs.size(); ++i) slots_.set(trace.inputs[i].slot, inputs[i]);
+  for (const auto& [constant, slot] : trace.constants) {
+    slots_.set(slot, program_->constants[constant]);
+  }
+  for (const StateSlot& state : trace.states) slots_.set(state.slot, states[state.state]);
+  for (const auto& [in_lists, index, size] : trace.patches) {
+    const auto number = static_cast<double>(sizes_[size]);
+    (in_lists ? lists_[index] : values_[index].number) = number;
+  }
+}
+
+double Session::build(const Method& method, const Trace& trace, size_t number) {
+  const Instruction& instruction = trace.instructions[number];
+  std::vector<mx::array> results;
+  try {
+    const ValueList arguments{values_.data() + instruction.first_value, instruction.value_count,
+                              lists_.data(), static_cast<uint32_t>(lists_.size())};
+    instruction.op->call(arguments, slots_, stream_, results, instruction.in_place);
+    if (results.size() != instruction.results.size()) {
+      throw CodedError("PROGRAM", "it gives " + std::to_string(results.size()) +
+                                      " results, not as many as the program says");
+    }
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (has_type(results[i], instruction.results[i].type)) continue;
+      throw CodedError("PROGRAM",
+                       "it gives " + in_words(results[i]) + ", which is not what the program says");
+    }
+  } catch (const std::exception& error) {
+    throw CodedError(code_of(error),
+                     name_of(*program_, method, trace, number) + ": " + error.what());
+  }
+  double bytes = 0;
+  for (const mx::array& result : results) bytes += new_bytes(result);
+  for (const uint32_t slot : instruction.frees) slots_.clear(slot);
+  for (size_t i = 0; i < results.size(); ++i) {
+    slots_.set(instruction.results[i].slot, std::move(results[i]));
+  }
+  return bytes;
+}
+
+void Session::compute(const Method& method, const Trace& trace, const Call& call) {
+  const size_t count = trace.instructions.size();
+  for (size_t next = 0; next < count;) {
+    const size_t first = next;
+    double bytes = 0;
+    while (next < count && next - first < chunk_instructions && bytes < chunk_bytes) {
+      if (call.profile) {
+        profile(method, trace, next, *call.profile);
+        throw_if_cancelled(call);
+      } else {
+        bytes += build(method, trace, next);
+      }
+      ++next;
+    }
+    // The last chunk is computed with the results, without what they don't need.
+    if (next == count) return;
+    try {
+      evaluate(slots_.uncomputed());
+    } catch (const std::exception& error) {
+      throw CodedError(code_of(error), "from " + name_of(*program_, method, trace, first) + " to " +
+                                           name_of(*program_, method, trace, next - 1) + ": " +
+                                           error.what());
+    }
+    throw_if_cancelled(call);
+  }
+}
+
+void Session::profile(const Method& method, const Trace& trace, size_t number, Profile& profile) {
+  const Instruction& instruction = trace.instructions[number];
+  double bytes = bytes_of(instruction, *program_, slots_);
+  build(method, trace, number);
+  std::vector<mx::array> results;
+  for (const TypedSlot& result : instruction.results) {
+    results.push_back(slots_.at(result.slot));
+    bytes += static_cast<double>(results.back().nbytes());
+  }
+  const auto start = Clock::now();
+  evaluate(results);
+  const double seconds = seconds_since(start);
+  auto entry = std::ranges::find(profile.ops, instruction.op, &OpProfile::op);
+  if (entry == profile.ops.end()) entry = profile.ops.insert(entry, {instruction.op});
+  ++entry->count;
+  entry->seconds += seconds;
+  entry->bytes += bytes;
+}
+
+std::vector<mx::array> Session::finish(const Method& method, const Trace& trace) {
+  std::vector<mx::array> outputs;
+  for (const TypedSlot& output : trace.outputs) outputs.push_back(slots_.at(output.slot));
+  std::vector<mx::array> states = states_;
+  for (const auto& [number, slot, next] : trace.states) {
+    const State& state = program_->states[number];
+    states[number] = slots_.at(next);
+    if (states[number].dtype() != state.dtype || states[number].shape() != state.shape) {
+      throw CodedError("PROGRAM", method.name + ": the state " + state.name + " becomes " +
+                                      in_words(states[number]));
+    }
+  }
+  slots_.resize(0);
+  std::vector<mx::array> all = outputs;
+  all.insert(all.end(), states.begin(), states.end());
+  evaluate(all);
+  all.clear();
+  commit(std::move(states), outputs);
+  return outputs;
+}
+
+// States are written in place on the CPU, so that nothing else may lie in their buffers.
+void Session::commit(std::vector<mx::array> states, std::vector<mx::array>& outputs) {
+  if (stream_.device == mx::Device::cpu) {
+    for (mx::array& output : outputs) {
+      const auto shares = [&](const mx::array& state) { return share_buffer(output, state); };
+      if (std::ranges::any_of(states, shares)) output = owned_copy(output, stream_);
+    }
+  }
+  states_ = std::move(states);
+  if (stream_.device == mx::Device::cpu) {
+    for (mx::array& state : states_) {
+      if (!state.is_donatable()) state = owned_copy(state, stream_);
+    }
+  }
+}
+
+bool Session::has_type(const mx::array& array, const ArrayType& type) const {
+  return array.dtype() == type.dtype && array.ndim() == type.shape.size() &&
+         std::equal(type.shape.begin(), type.shape.end(), array.shape().begin(),
+                    [&](uint32_t size, int actual) { return sizes_[size] == actual; });
+}
+
+mx::Shape Session::shape_of(const ArrayType& type) const {
+  mx::Shape shape;
+  for (const uint32_t number : type.shape) {
+    const int64_t size = sizes_[number];
+    if (size < 0 || size > 2147483647) throw CodedError("PROGRAM", "an input has no valid shape");
+    shape.push_back(static_cast<int>(size));
+  }
+  return shape;
+}
+
+std::shared_ptr<const Program> make_program(Tables tables, Lane& lane, mx::Stream stream) {
+  auto program = std::make_shared<Program>(read_program(std::move(tables)));
+  for (const mx::array& constant : program->constants) {
+    if (!constant.is_available()) throw CodedError("PROGRAM", "constants have to be computed");
+  }
+  check_arguments(*program);
+  find_lifetimes(*program);
+  LaneLock lock(lane, stream);
+  Session trial(program, lane, stream);
+  for (const Method& method : program->methods) {
+    for (const Trace& trace : method.traces) {
+      try {
+        trial.try_build(method, trace);
+      } catch (const CodedError& error) {
+        throw CodedError("PROGRAM", error.what());
+      }
+    }
+  }
+  return program;
+}
+
+}  // namespace mlx_runners::program

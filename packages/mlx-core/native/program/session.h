@@ -1,0 +1,96 @@
+// A session: one user of a program, with states of its own.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/lanes.h"
+#include "program/program.h"
+
+namespace mlx_runners::program {
+
+// What one op took in all of a call's instructions.
+struct OpProfile {
+  const Op* op;
+  uint64_t count = 0;
+  double seconds = 0;  // of computing: building and waiting excluded
+  double bytes = 0;    // of operands and results
+};
+
+struct Profile {
+  std::vector<OpProfile> ops;
+  double seconds = 0;  // of the whole call
+};
+
+// A call of a method. Inputs are computed arrays; dimensions that no input's shape has are given,
+// the others are NaN.
+struct Call {
+  uint32_t method = 0;
+  std::vector<mx::array> inputs;
+  std::vector<double> dimensions;
+  const std::atomic<bool>* cancelled = nullptr;
+  Profile* profile = nullptr;  // filled when given; each instruction is computed on its own then
+};
+
+class Session {
+ public:
+  // `stream` is one of `lane`. States are made by the first call.
+  Session(std::shared_ptr<const Program> program, Lane& lane, mx::Stream stream);
+
+  const Program& program() const { return *program_; }
+  Lane& lane() const { return lane_; }
+  const mx::Stream& stream() const { return stream_; }
+
+  // Runs a method to its end and returns computed outputs; with the session's lane held (LaneLock).
+  // When it throws, states are those of before, except that parts may be written already that were
+  // to be replaced in place: a call that is repeated writes them again.
+  std::vector<mx::array> run(const Call& call);
+
+  // The states are zeros again; with the lane held.
+  void reset() { states_.clear(); }
+
+  // Builds a trace at its smallest sizes without computing it; with the lane held. Throws
+  // CodedError "PROGRAM" when shapes or dtypes don't fit.
+  void try_build(const Method& method, const Trace& trace);
+
+ private:
+  class Slots final : public ArraySource {
+   public:
+    const mx::array& at(double slot) const override;
+    void set(uint32_t slot, mx::array array) { arrays_[slot].emplace(std::move(array)); }
+    void clear(uint32_t slot) { arrays_[slot].reset(); }
+    void resize(size_t count) { arrays_.assign(count, std::nullopt); }
+    std::vector<mx::array> uncomputed() const;
+
+   private:
+    std::vector<std::optional<mx::array>> arrays_;
+  };
+
+  const Trace& choose(const Method& method, const Call& call);
+  void fill(const Trace& trace, const std::vector<mx::array>& inputs,
+            const std::vector<mx::array>& states);
+  // Returns how many bytes computing it will allocate.
+  double build(const Method& method, const Trace& trace, size_t instruction);
+  void compute(const Method& method, const Trace& trace, const Call& call);
+  void profile(const Method& method, const Trace& trace, size_t instruction, Profile& profile);
+  std::vector<mx::array> finish(const Method& method, const Trace& trace);
+  void commit(std::vector<mx::array> states, std::vector<mx::array>& outputs);
+  bool has_type(const mx::array& array, const ArrayType& type) const;
+  mx::Shape shape_of(const ArrayType& type) const;
+
+  std::shared_ptr<const Program> program_;
+  Lane& lane_;
+  mx::Stream stream_;
+  std::vector<mx::array> states_;  // none: zeros
+  // The program's, with the sizes of this call in them.
+  std::vector<Value> values_;
+  std::vector<double> lists_;
+  std::vector<int64_t> sizes_;
+  Slots slots_;
+};
+
+}  // namespace mlx_runners::program

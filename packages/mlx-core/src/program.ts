@@ -1,0 +1,131 @@
+/**
+ * What packages/program is built on: the op table, the recording of calls, and the interpreter.
+ * Not for other code, and subject to change.
+ */
+import { MxArray } from './array.js';
+import { bind, Tag, typedError } from './call.js';
+import { DisposedError, throwIfAborted } from './errors.js';
+import { withGarbageCollected } from './memory.js';
+import { native, type CallProfile, type ProgramHandle, type SessionHandle } from './native.js';
+import { adopt } from './scope.js';
+
+export { interned, Kind, opRows } from './call.js';
+export { dtypeNames, dtypeNumber, itemSizes } from './dtype.js';
+export type { CallProfile, OpParam, OpProfile, OpRow } from './native.js';
+export { recordCalls, type CallRecorder } from './recording.js';
+export { Tag };
+
+/** The elements of an array as they lie in memory, row-major. Computes it first, blocking. */
+export function bytesOf(array: MxArray): Uint8Array {
+  try {
+    return new Uint8Array(native().bytes(array.idFor('bytesOf()')));
+  } catch (error) {
+    throw typedError(error, 'bytesOf()');
+  }
+}
+
+/** Calls an op by its name. */
+export function callOp(name: string, args: readonly unknown[]): MxArray[] {
+  const result = bind<(...all: unknown[]) => MxArray | MxArray[]>(name)(...args);
+  return Array.isArray(result) ? result : [result];
+}
+
+/** A program in the addon's tables: see native/program/tables.cpp. */
+export interface ProgramTables {
+  words: Float64Array;
+  /** 16 bytes each: see native/core/value.h. */
+  values: ArrayBuffer;
+  lists: Float64Array;
+  texts: readonly string[];
+  constants: readonly MxArray[];
+}
+
+export interface NativeCall {
+  method: number;
+  inputs: readonly MxArray[];
+  /** One for each dimension of the method; NaN where inputs' shapes say it. */
+  dimensions: Float64Array;
+  signal?: AbortSignal;
+  profile?: boolean;
+}
+
+export interface NativeResult {
+  outputs: MxArray[];
+  profile?: CallProfile;
+}
+
+/** A program that the addon has checked. It lives while sessions of it do. */
+export class NativeProgram {
+  #handle: ProgramHandle | undefined;
+
+  /** @throws ProgramError when anything in the tables doesn't fit; nothing is computed */
+  constructor({ words, values, lists, texts, constants }: ProgramTables) {
+    const ids = Float64Array.from(constants, (array) => array.idFor('a constant'));
+    try {
+      this.#handle = native().createProgram(words, values, lists, texts, ids);
+    } catch (error) {
+      throw typedError(error);
+    }
+  }
+
+  session(): NativeSession {
+    if (!this.#handle) throw new DisposedError('This program was disposed.');
+    try {
+      return new NativeSession(native().createSession(this.#handle));
+    } catch (error) {
+      throw typedError(error);
+    }
+  }
+
+  dispose(): void {
+    if (this.#handle) native().disposeProgram(this.#handle);
+    this.#handle = undefined;
+  }
+}
+
+/** States of its own, and a lane: calls of one session run one after another. */
+export class NativeSession {
+  #handle: SessionHandle | undefined;
+
+  /** @internal Use `NativeProgram.session`. */
+  constructor(handle: SessionHandle) {
+    this.#handle = handle;
+  }
+
+  /**
+   * Runs a method on a native thread.
+   *
+   * @throws ShapeError for inputs that don't fit, ProgramError and others that name the instruction
+   */
+  async run({ method, inputs, dimensions, signal, profile }: NativeCall): Promise<NativeResult> {
+    throwIfAborted(signal);
+    const ids = Float64Array.from(inputs, (array) => array.idFor('an input'));
+    const token = signal && native().cancelToken();
+    const abort = (): void => native().cancel(token!);
+    signal?.addEventListener('abort', abort);
+    try {
+      if (!native().areComputed(ids)) await withGarbageCollected(() => native().evaluate(ids));
+      const result = await withGarbageCollected(() =>
+        native().runSession(this.#opened(), method, ids, dimensions, token, profile ?? false),
+      );
+      const outputs = Array.from(result.ids, (id) => adopt(new MxArray(id)));
+      return { outputs, profile: result.profile };
+    } catch (error) {
+      throwIfAborted(signal);
+      throw typedError(error);
+    } finally {
+      signal?.removeEventListener('abort', abort);
+    }
+  }
+
+  #opened(): SessionHandle {
+    if (!this.#handle) throw new DisposedError('This session was disposed.');
+    return this.#handle;
+  }
+
+  /** Frees the states, once a call that runs is done. */
+  dispose(): void {
+    if (this.#handle) native().disposeSession(this.#handle);
+    this.#handle = undefined;
+  }
+}

@@ -1,0 +1,219 @@
+/** Several traces of one method become one graph, in which sizes are expressions of the dimensions. */
+import { bytesOf, opRows, type OpRow } from '@mlx-runners/mlx-core/program';
+import { ProgramError } from '@mlx-runners/mlx-core/errors';
+import type { Argument, ArrayType, Graph, Instruction } from './graph.js';
+import type { Method } from './method.js';
+import { SizeFitter } from './size-fitter.js';
+import type { Size, Sizes } from './sizes.js';
+import type { Constant, Trace } from './trace.js';
+
+/**
+ * @throws ProgramError that names op, argument and line of what differs between traces in a way that no
+ *   expression of the dimensions gives
+ */
+export function fitTraces(method: Method, traces: readonly Trace[]): Graph {
+  checkComparable(traces);
+  const [{ graph }] = traces;
+  const points = traces.map(({ sizes }) => sizes);
+  const fitter = new SizeFitter(Object.keys(graph.dimensions), points);
+  const types = new Map<number, ArrayType>();
+  const fitType = (value: number, what: string): void => {
+    types.set(value, fittedType(traces, value, fitter, what));
+  };
+  for (const { name, value } of graph.inputs) types.set(value, method.inputs[name]);
+  for (const { name, value } of graph.states) fitType(value, `the state ${name}`);
+  for (const { name, value } of graph.constants) fitType(value, `the constant ${name}`);
+  const instructions = graph.instructions.map((instruction, index) => {
+    const same = traces.map((trace) => trace.graph.instructions[index]);
+    const args = instruction.args.map((_, position) =>
+      fittedArgument(same, position, points, fitter),
+    );
+    instruction.results.forEach((value, result) =>
+      fitType(value, `${place(instruction)}: result ${result}`),
+    );
+    return { ...instruction, args };
+  });
+  return { ...graph, types, instructions };
+}
+
+/** @throws ProgramError where traces differ in more than numbers */
+export function checkComparable(traces: readonly Trace[]): void {
+  for (const other of traces.slice(1)) checkSameStructure(traces[0], other);
+  checkSameConstants(traces);
+}
+
+function place({ op, source }: Instruction): string {
+  return `${op} at ${source}`;
+}
+
+const rows = (): Map<string, OpRow> => new Map(opRows().map((row) => [row.name, row]));
+let rowsByName: Map<string, OpRow> | undefined;
+
+function argumentName(op: string, position: number): string {
+  rowsByName ??= rows();
+  return rowsByName.get(op)?.params[position]?.name ?? `argument ${position}`;
+}
+
+function at(sizes: Sizes): string {
+  const dimensions = Object.entries(sizes).map(([name, value]) => `${name} = ${value}`);
+  return dimensions.join(', ');
+}
+
+function seen(points: readonly Sizes[], values: readonly unknown[]): string {
+  const shown = points.slice(0, 4).map((sizes, i) => `${String(values[i])} at ${at(sizes)}`);
+  return shown.join('; ');
+}
+
+function checkSameStructure(first: Trace, other: Trace): void {
+  const [a, b] = [first.graph.instructions, other.graph.instructions];
+  for (let i = 0; i < Math.max(a.length, b.length); i++) {
+    const same =
+      i < a.length &&
+      i < b.length &&
+      a[i].op === b[i].op &&
+      a[i].results.length === b[i].results.length &&
+      shapeOfCall(a[i]) === shapeOfCall(b[i]);
+    if (same) continue;
+    const said = (instruction: Instruction | undefined): string =>
+      instruction === undefined
+        ? 'nothing more is computed'
+        : `comes ${place(instruction)}, which gives ${instruction.results.length}`;
+    throw new ProgramError(
+      `The method computes other things at other sizes: after ${i} ops, at ${at(first.sizes)} ` +
+        `${said(a[i])}; at ${at(other.sizes)} ${said(b[i])}. ` +
+        'Declare dimensions so that a branch is always or never taken, or export two traces.',
+    );
+  }
+  const results = ({ graph }: Trace): string =>
+    [...graph.outputs, ...graph.states.map((state) => ({ ...state, value: state.next }))]
+      .map(({ name, value }) => `${name} is value ${value}`)
+      .join(', ');
+  if (results(first) !== results(other)) {
+    throw new ProgramError(
+      `The method returns other things at other sizes: at ${at(first.sizes)} ${results(first)}; ` +
+        `at ${at(other.sizes)} ${results(other)}.`,
+    );
+  }
+}
+
+/** What an instruction reads, and of which kinds its arguments are: all but the numbers in them. */
+function shapeOfCall({ args }: Instruction): string {
+  const kinds = args.map((arg) => {
+    if (typeof arg === 'number') return 'number';
+    if (typeof arg === 'object' && arg !== null && 'list' in arg) return arg.list.length;
+    return arg;
+  });
+  return JSON.stringify(kinds);
+}
+
+function checkSameConstants(traces: readonly Trace[]): void {
+  const [{ constants }] = traces;
+  for (const [name, first] of constants) {
+    for (const { sizes, constants: others } of traces.slice(1)) {
+      const other = others.get(name);
+      if (other && sameContent(first, other)) continue;
+      throw new ProgramError(
+        `${name}, made in JavaScript and first used at ${first.source}, has other values at ` +
+          `${at(traces[0].sizes)} than at ${at(sizes)}. Compute it with ops (mx.arange), or make it of ` +
+          'the largest size and slice it.',
+      );
+    }
+  }
+}
+
+function sameContent({ array: a }: Constant, { array: b }: Constant): boolean {
+  if (a === b) return true;
+  if (a.dtype !== b.dtype || a.shape.join() !== b.shape.join()) return false;
+  return Buffer.compare(bytesOf(a), bytesOf(b)) === 0;
+}
+
+function fittedType(
+  traces: readonly Trace[],
+  value: number,
+  fitter: SizeFitter,
+  what: string,
+): ArrayType {
+  const types = traces.map(({ graph }) => graph.types.get(value)!);
+  const [{ dtype, shape }] = types;
+  const points = traces.map(({ sizes }) => sizes);
+  const differs = types.find((type) => type.dtype !== dtype || type.shape.length !== shape.length);
+  if (differs) {
+    const shown = types.map((type) => `${type.dtype} with ${type.shape.length} axes`);
+    throw new ProgramError(`${what} is not always of the same kind: ${seen(points, shown)}.`);
+  }
+  return {
+    dtype,
+    shape: shape.map((_, axis) => {
+      const column = types.map((type) => type.shape[axis] as number);
+      return fitter.fit(column) ?? unfitted(`${what}, axis ${axis}`, points, column);
+    }),
+  };
+}
+
+function unfitted(what: string, points: readonly Sizes[], values: readonly unknown[]): never {
+  throw new ProgramError(
+    `${what} is no expression of the dimensions (+, ×, floor division, max): ${seen(points, values)}.`,
+  );
+}
+
+function fittedArgument(
+  same: readonly Instruction[],
+  position: number,
+  points: readonly Sizes[],
+  fitter: SizeFitter,
+): Argument {
+  const [instruction] = same;
+  const arg = instruction.args[position];
+  const what = (): string => `${place(instruction)}: ${argumentName(instruction.op, position)}`;
+  if (typeof arg === 'number') {
+    const column = same.map(({ args }) => args[position] as number);
+    if (column.every((value) => Object.is(value, arg))) return arg;
+    const size = column.every(Number.isSafeInteger) ? fitter.fit(column) : undefined;
+    if (size === undefined) {
+      const advice = ' Give it as an array, or compute it with ops.';
+      const numbers = seen(points, column);
+      throw new ProgramError(
+        `${what()} is no whole-number expression of the dimensions: ${numbers}.${advice}`,
+      );
+    }
+    return { size };
+  }
+  if (typeof arg !== 'object' || arg === null || !('list' in arg)) return arg;
+  return {
+    list: arg.list.map((_, index): Size => {
+      const column = same.map(
+        ({ args }) => (args[position] as { list: readonly number[] }).list[index],
+      );
+      return fitter.fit(column) ?? unfitted(`${what()}[${index}]`, points, column);
+    }),
+  };
+}
+
+/** The first number that a graph predicts wrongly for a size, in words; nothing when all is right. */
+export function misprediction(
+  graph: Graph,
+  trace: Trace,
+  evaluate: (size: Size) => number,
+): string | undefined {
+  const instructions = trace.graph.instructions;
+  for (const [index, { args, results, ...instruction }] of graph.instructions.entries()) {
+    for (const [position, arg] of args.entries()) {
+      const found = instructions[index]?.args[position];
+      if (JSON.stringify(resolved(arg, evaluate)) === JSON.stringify(found)) continue;
+      return `${place({ ...instruction, args, results })}: ${argumentName(instruction.op, position)}`;
+    }
+    for (const value of results) {
+      const predicted = graph.types.get(value)!.shape.map(evaluate);
+      if (predicted.join() === trace.graph.types.get(value)?.shape.join()) continue;
+      return `${place({ ...instruction, args, results })}: the shape of its result`;
+    }
+  }
+  return undefined;
+}
+
+/** An argument as a trace of one size has it. */
+function resolved(arg: Argument, evaluate: (size: Size) => number): Argument {
+  if (typeof arg !== 'object' || arg === null) return arg;
+  if ('size' in arg) return evaluate(arg.size);
+  return 'list' in arg ? { list: arg.list.map(evaluate) } : arg;
+}

@@ -1,0 +1,112 @@
+/**
+ * How much memory a method needs beside weights and states. MLX works ahead of the kernels: what
+ * instructions of one chunk allocate is freed when the chunk is done, unless a result takes it over.
+ */
+import { itemSizes } from '@mlx-runners/mlx-core/program';
+import type { ArgumentFile, TraceFile } from './format.js';
+import { evaluateSize, type Sizes } from './sizes.js';
+
+// As in native/program/session.cpp.
+const chunkInstructions = 64;
+const chunkBytes = 32 * 2 ** 20;
+
+// Their results lie in the memory of their first operand.
+const views = new Set([
+  ...['reshape', 'transpose', 'swapaxes', 'moveaxis', 'slice', 'split', 'splitAt', 'expandDims'],
+  ...['squeeze', 'broadcastTo', 'asStrided', 'flatten', 'unflatten', 'view', 'stopGradient'],
+  // Written in place where it is a state, as it mostly is.
+  'sliceUpdate',
+]);
+
+// Those of which a result takes over an operand's memory, when nothing else needs that.
+const inPlace = new Set([
+  ...['add', 'subtract', 'multiply', 'divide', 'maximum', 'minimum', 'power', 'negative', 'square'],
+  ...[
+    'sqrt',
+    'rsqrt',
+    'exp',
+    'log',
+    'log10',
+    'sin',
+    'cos',
+    'tanh',
+    'sigmoid',
+    'erf',
+    'gelu',
+    'abs',
+  ],
+  ...['softmax', 'layerNorm', 'rmsNorm', 'astype'],
+]);
+
+/** A piece of memory, which values share that are views of one another. */
+interface Buffer {
+  bytes: number;
+  /** The instruction that makes it. */
+  firstUse: number;
+  /** The instruction that reads it last. */
+  lastUse: number;
+  temporary: boolean;
+}
+
+function slotsRead(args: readonly ArgumentFile[]): number[] {
+  return args.flatMap((arg) => {
+    if (typeof arg !== 'object' || arg === null) return [];
+    if ('slot' in arg) return [arg.slot];
+    return 'slots' in arg ? arg.slots : [];
+  });
+}
+
+/** The most bytes that temporary arrays of a trace take at once, outputs included. */
+export function peakBytes(trace: TraceFile, sizes: Sizes): number {
+  const buffers: Buffer[] = [];
+  const inSlot = new Map<number, Buffer>();
+  const given = [...trace.inputs, ...trace.constants, ...trace.states];
+  for (const { slot } of given) {
+    inSlot.set(slot, { bytes: 0, firstUse: -1, lastUse: Infinity, temporary: false });
+  }
+  // First who shares memory and until when, then how much is alive at a time.
+  const made = trace.instructions.map(({ op, args, results }, at) => {
+    const read = slotsRead(args).map((slot) => inSlot.get(slot)!);
+    for (const buffer of read) buffer.lastUse = Math.max(buffer.lastUse, at);
+    return results.map(({ slot, dtype, shape }) => {
+      const bytes = shape.reduce<number>(
+        (product, size) => product * evaluateSize(size, sizes),
+        itemSizes[dtype],
+      );
+      const buffer = views.has(op)
+        ? read[0]
+        : { bytes, firstUse: at, lastUse: at, temporary: true };
+      inSlot.set(slot, buffer);
+      if (!views.has(op)) buffers.push(buffer);
+      return { buffer, donors: inPlace.has(op) ? read : [] };
+    });
+  });
+  const end = trace.instructions.length;
+  for (const { slot } of trace.outputs) inSlot.get(slot)!.lastUse = end;
+  for (const { next } of trace.states) inSlot.get(next)!.lastUse = end;
+
+  let alive = 0;
+  let peak = 0;
+  let chunk = { instructions: 0, bytes: 0 };
+  for (const [at, results] of made.entries()) {
+    for (const { buffer, donors } of results) {
+      if (!buffer.temporary || buffer.firstUse !== at) continue;
+      chunk.bytes += buffer.bytes;
+      const donor = donors.find(
+        ({ temporary, lastUse, bytes }) => temporary && lastUse === at && bytes === buffer.bytes,
+      );
+      if (donor) donor.bytes = 0;
+      else alive += buffer.bytes;
+    }
+    peak = Math.max(peak, alive);
+    chunk.instructions += 1;
+    if (chunk.instructions < chunkInstructions && chunk.bytes < chunkBytes) continue;
+    chunk = { instructions: 0, bytes: 0 };
+    for (const buffer of buffers) {
+      if (buffer.lastUse > at || buffer.firstUse > at) continue;
+      alive -= buffer.bytes;
+      buffer.bytes = 0;
+    }
+  }
+  return peak;
+}

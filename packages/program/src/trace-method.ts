@@ -1,0 +1,93 @@
+/** From a method to its graph: traced at several sizes, fitted, and held against sizes not seen yet. */
+import type { MxArray } from '@mlx-runners/mlx-core';
+import { MemoryError, MlxRunnersError, ProgramError } from '@mlx-runners/mlx-core/errors';
+import { checkComparable, fitTraces, misprediction } from './fit.js';
+import type { Graph } from './graph.js';
+import { checkMethod, type Method } from './method.js';
+import { samples } from './sampling.js';
+import { evaluateSize, type Sizes } from './sizes.js';
+import { trace, type Constant, type Trace } from './trace.js';
+
+export interface TracedMethod {
+  name: string;
+  graph: Graph;
+  constants: ReadonlyMap<string, Constant>;
+  /** A size at which nothing was fitted, for comparing numbers with the eager model. */
+  heldOut: Sizes;
+}
+
+const heldOutCount = 12;
+// Each round fits one more size than the one before, namely one that was predicted wrongly.
+const mostRounds = 16;
+
+/**
+ * Traces a method at sizes of many residues and fits what differs. Sizes that were left out then are
+ * predicted: one that comes out wrong joins the fitted ones, until all are right.
+ *
+ * @param names of the model's parameters
+ * @throws ProgramError that names op, argument and source line of what can't be fitted
+ */
+export function traceMethod(
+  name: string,
+  method: Method,
+  names?: ReadonlyMap<MxArray, string>,
+): TracedMethod {
+  checkMethod(name, method);
+  const all = tracesAt(name, method, samples(method, heldOutCount), names);
+  const others = all.splice(Math.max(1, all.length - heldOutCount));
+  const traces = all;
+  for (let round = 0; ; round++) {
+    const graph = explained(name, () => fitTraces(method, traces));
+    const wrong = others.map((other) => ({ other, why: check(graph, other, traces[0]) }));
+    const missed = wrong.find(({ why }) => why !== undefined);
+    if (!missed) {
+      const heldOut = (others.at(-1) ?? traces[0]).sizes;
+      return { name, graph, constants: traces[0].constants, heldOut };
+    }
+    if (round === mostRounds) {
+      throw new ProgramError(
+        `${name}: ${missed.why} does not follow from the dimensions: what fits at ${traces.length} ` +
+          `sizes is wrong at ${JSON.stringify(missed.other.sizes)}.`,
+      );
+    }
+    traces.push(missed.other);
+    others.splice(others.indexOf(missed.other), 1);
+  }
+}
+
+function tracesAt(
+  name: string,
+  method: Method,
+  points: readonly Sizes[],
+  names?: ReadonlyMap<MxArray, string>,
+): Trace[] {
+  if (points.length === 0) {
+    throw new ProgramError(`${name}: no sizes fit its dimensions and limits.`);
+  }
+  return points.flatMap((sizes, i) => {
+    try {
+      return [trace(method, sizes, names)];
+    } catch (error) {
+      // What this machine has no memory for, though nothing is computed, another one may run.
+      if (error instanceof MemoryError && i > 0) return [];
+      return explained(`${name} at ${JSON.stringify(sizes)}`, () => {
+        throw error;
+      });
+    }
+  });
+}
+
+/** What the graph gets wrong at a size. Throws for what no number could put right. */
+function check(graph: Graph, other: Trace, first: Trace): string | undefined {
+  checkComparable([first, other]);
+  return misprediction(graph, other, (size) => evaluateSize(size, other.sizes));
+}
+
+function explained<T>(what: string, fn: () => T): T {
+  try {
+    return fn();
+  } catch (cause) {
+    if (!(cause instanceof MlxRunnersError)) throw cause;
+    throw new ProgramError(`${what}: ${cause.message}`, { cause });
+  }
+}

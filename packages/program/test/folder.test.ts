@@ -1,0 +1,278 @@
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { FileError, mx, ProgramError } from '@mlx-runners/mlx-core';
+import {
+  exportModel,
+  isExport,
+  jsonSchemas,
+  loadExport,
+  readExport,
+  verifyFiles,
+  type ExportDescription,
+  type Method,
+} from '@mlx-runners/program';
+import { expect, test } from 'vitest';
+import { editManifest, editTrace } from './edits.js';
+import { exported, normal, numbers, scratchFolder } from './models.js';
+
+const weight = normal(1, [3, 4]);
+const other = normal(2, [3]);
+
+const method: Method = {
+  dimensions: { T: { min: 1, max: 20 } },
+  inputs: { x: { dtype: 'float32', shape: ['T', 4] } },
+  run: ({ x }) => ({ y: mx.linear(x, weight).add(other).maximum(-Infinity) }),
+};
+
+const parameters = { 'layer.weight': weight, 'layer.bias': other };
+
+test('an export is a folder of ordinary files', async () => {
+  const folder = exported({ run: method }, parameters);
+  expect(readdirSync(folder).sort()).toEqual(['manifest.json', 'programs', 'weights.safetensors']);
+  const { manifest, programs } = readExport(folder);
+  expect(manifest).toMatchObject({
+    formatVersion: 1,
+    mlx: mx.buildInfo().mlx,
+    model: { id: 'test/model' },
+    weights: ['weights.safetensors'],
+    methods: {
+      run: {
+        program: 'programs/run.json',
+        inputs: { x: { dtype: 'float32', shape: ['T', 4] } },
+        outputs: { y: { dtype: 'float32', shape: ['T', 3] } },
+      },
+    },
+  });
+  const [trace] = programs[0].traces;
+  expect(trace.instructions.map(({ op }) => op)).toEqual(['linear', 'maximum']);
+  expect(trace.instructions[1].args[1]).toEqual({ number: '-Infinity' });
+  expect(programs[0].sources[0]).toMatch(/^@mlx-runners\/program\/test\/folder\.test\.ts:\d+$/);
+  const { tensors } = mx.loadSafetensors(join(folder, 'weights.safetensors'));
+  expect([...tensors.keys()]).toEqual(['layer.weight', 'layer.bias']);
+  expect(await numbers(tensors.get('layer.bias')!)).toEqual(await numbers(other));
+  expect(() => verifyFiles(folder)).not.toThrow();
+});
+
+test('equal constants are stored once, different ones each', () => {
+  const table = (value: number): number[] => Array.from({ length: 4 }, () => value);
+  const folder = exported({
+    equal: {
+      ...method,
+      run: ({ x }) => ({
+        y: [1, 2, 3, 4, 5].reduce((y) => y.multiply(mx.array(table(7))).exp(), x),
+      }),
+    },
+    different: {
+      ...method,
+      run: ({ x }) => ({ y: [7, 8, 9].reduce((y, n) => y.add(mx.array(table(n))).exp(), x) }),
+    },
+  });
+  const { tensors } = mx.loadSafetensors(join(folder, 'weights.safetensors'));
+  // The seven is in both.
+  expect(tensors.size).toBe(3);
+  const { programs } = readExport(folder);
+  expect(programs.map(({ traces }) => traces[0].constants.length)).toEqual([1, 3]);
+});
+
+test('further files, published constants, and where a model comes from', () => {
+  const folder = join(scratchFolder(), 'out');
+  const file = join(scratchFolder(), 'source.json');
+  writeFileSync(file, '{"a": 1}');
+  const description: ExportDescription = {
+    model: { id: 'test/model', revision: 'abc', license: 'MIT' },
+    dtype: 'float32',
+    methods: { run: method },
+    parameters: new Map(),
+    constants: { contextLength: 448 },
+    files: { 'tokenizer/tokenizer.json': file },
+  };
+  exportModel(folder, description);
+  expect(readFileSync(join(folder, 'tokenizer/tokenizer.json'), 'utf8')).toBe('{"a": 1}');
+  const { manifest } = loadExport(folder);
+  expect(manifest.constants).toEqual({ contextLength: 448 });
+  expect(manifest.model).toEqual(description.model);
+  verifyFiles(folder);
+  writeFileSync(join(folder, 'tokenizer/tokenizer.json'), '{"a": 2}');
+  expect(() => verifyFiles(folder)).toThrow(/tokenizer\.json is not the file that was exported/);
+});
+
+test.each([
+  [4, 0.2],
+  [8, 0.02],
+] as const)('linear layers of %i bits', async (bits, tolerance) => {
+  const [large, tied] = [normal(1, [96, 64]), normal(2, [64, 64])];
+  const method: Method = {
+    inputs: { ids: { dtype: 'int32', shape: [3] } },
+    run: ({ ids }) => {
+      const hidden = mx.linear(mx.linear(tied.take(ids, 0), large, bias), other);
+      return { y: mx.linear(hidden, tied) };
+    },
+  };
+  const other = normal(4, [64, 96]);
+  const bias = normal(3, [96]);
+  const folder = join(scratchFolder(), 'model');
+  exportModel(folder, {
+    model: { id: 'test/quantised' },
+    dtype: 'float32',
+    methods: { run: method },
+    parameters: new Map(Object.entries({ large, tied, other, bias })),
+    qlinear: { bits, groupSize: 32 },
+  });
+  const { tensors } = mx.loadSafetensors(join(folder, 'weights.safetensors'));
+  const parts = ['codes', 'scales', 'biases'];
+  expect([...tensors.keys()].sort()).toEqual(
+    ['bias', 'tied', ...parts.flatMap((part) => [`large.${part}`, `other.${part}`])].sort(),
+  );
+  expect(tensors.get('large.codes')!.nbytes).toBe((96 * 64 * bits) / 8);
+  const exportedModel = loadExport(folder);
+  expect(exportedModel.manifest.quantization).toEqual({ linear: { bits, groupSize: 32 } });
+  const ids = mx.array([0, 5, 63], null, 'int32');
+  const { outputs } = await exportedModel.session().run('run', { ids });
+  const eager = await numbers(method.run({ ids }, {}, {}).y);
+  const range = Math.max(...eager) - Math.min(...eager);
+  const errors = (await numbers(outputs.y)).map((value, i) => Math.abs(value - eager[i]) / range);
+  expect(Math.max(...errors)).toBeGreaterThan(0);
+  expect(Math.max(...errors)).toBeLessThan(tolerance);
+});
+
+test('an export replaces an earlier one, and nothing else', () => {
+  const folder = exported({ run: method }, parameters);
+  const again = (): unknown =>
+    exportModel(folder, {
+      model: { id: 'test/second' },
+      dtype: 'float32',
+      methods: { run: method },
+      parameters: new Map(),
+    });
+  again();
+  expect(loadExport(folder).manifest.model.id).toBe('test/second');
+  rmSync(join(folder, 'manifest.json'));
+  expect(isExport(folder)).toBe(false);
+  expect(again).toThrow(FileError);
+  expect(existsSync(join(folder, 'weights.safetensors'))).toBe(true);
+  expect(readdirSync(join(folder, '..'))).toEqual(['model']);
+});
+
+test('a model that fails to be traced leaves nothing behind', () => {
+  const folder = join(scratchFolder(), 'model');
+  const failing: Method = { ...method, run: ({ x }) => ({ y: x.multiply(1 / x.shape[0]) }) };
+  expect(() =>
+    exportModel(folder, {
+      model: { id: 'm' },
+      dtype: 'float32',
+      methods: { run: failing },
+      parameters: new Map(),
+    }),
+  ).toThrow(ProgramError);
+  expect(readdirSync(join(folder, '..'))).toEqual([]);
+});
+
+const folders: [string, (folder: string) => void, RegExp][] = [
+  [
+    'another format version',
+    (folder) => editManifest(folder, (manifest) => Object.assign(manifest, { formatVersion: 2 })),
+    /has format version 2; this version reads 1/,
+  ],
+  [
+    'a changed manifest',
+    (folder) => {
+      const path = join(folder, 'manifest.json');
+      writeFileSync(path, readFileSync(path, 'utf8').replace('test/model', 'test/other'));
+    },
+    /manifest\.json was changed since it was exported/,
+  ],
+  [
+    'a changed program',
+    (folder) => {
+      const path = join(folder, 'programs/run.json');
+      writeFileSync(path, readFileSync(path, 'utf8').replace('maximum', 'minimum'));
+    },
+    /run\.json was changed since it was exported/,
+  ],
+  [
+    'an unknown op',
+    (folder) =>
+      editTrace(folder, 'run', (trace) => {
+        trace.instructions[0].op = 'linear2';
+      }),
+    /there is no op "linear2" \(at .*Was it exported by a newer version/,
+  ],
+  [
+    'an invalid manifest',
+    (folder) => editManifest(folder, (manifest) => Reflect.deleteProperty(manifest, 'dtype')),
+    /is not the manifest of an exported model: dtype/,
+  ],
+  [
+    'a program elsewhere',
+    (folder) =>
+      editManifest(folder, (manifest) => {
+        manifest.methods.run.program = '../run.json';
+      }),
+    /names "\.\.\/run\.json", no file of it/,
+  ],
+  [
+    'weights that are cut off',
+    (folder) => {
+      const path = join(folder, 'weights.safetensors');
+      writeFileSync(path, readFileSync(path).subarray(0, -4));
+    },
+    /weights\.safetensors is missing or cut off/,
+  ],
+  [
+    'a slot that is read before it is written',
+    (folder) =>
+      editTrace(folder, 'run', (trace) => {
+        trace.slots += 1;
+        trace.instructions[0].args[0] = { slot: trace.slots - 1 };
+      }),
+    /slot \d+ is read before it is written, by run, instruction 0 \(linear at/,
+  ],
+  [
+    'a result of another shape',
+    (folder) =>
+      editTrace(folder, 'run', (trace) => {
+        trace.instructions[0].results[0].shape = ['T', 5];
+      }),
+    /run, instruction 0 \(linear at .*it gives float32\[1, 3\], which is not what the program says/,
+  ],
+  [
+    'too many arguments',
+    (folder) =>
+      editTrace(folder, 'run', (trace) => {
+        trace.instructions[1].args.push(1);
+      }),
+    /maximum at .*the op takes 2 arguments/,
+  ],
+  [
+    'an argument of another kind',
+    (folder) =>
+      editTrace(folder, 'run', (trace) => {
+        trace.instructions[1].args[1] = 'float32';
+      }),
+    /b has an argument of a kind that does not fit/,
+  ],
+  [
+    'a constant that there is not',
+    (folder) =>
+      editTrace(folder, 'run', (trace) => {
+        trace.constants[0].name = 'layer.wait';
+      }),
+    /There is no constant "layer\.wait"/,
+  ],
+];
+
+test.each(folders)('%s is refused', (_, damage, message) => {
+  const folder = exported({ run: method }, parameters);
+  damage(folder);
+  expect(() => loadExport(folder)).toThrow(ProgramError);
+  expect(() => loadExport(folder)).toThrow(message);
+  // And says where.
+  expect(() => loadExport(folder)).toThrow(folder);
+});
+
+test('the published schemas are those of the code', () => {
+  for (const [name, schema] of Object.entries(jsonSchemas())) {
+    const path = join(import.meta.dirname, '../schemas', name);
+    expect(JSON.parse(readFileSync(path, 'utf8'))).toEqual(JSON.parse(JSON.stringify(schema)));
+  }
+});
