@@ -7,8 +7,8 @@ import { loadExport, verifyFiles } from './exported-model.js';
 import { sha256 } from './files.js';
 import type { Manifest } from './format.js';
 import { inspectExport, type ExportReport } from './inspect.js';
-import { allows, tracesOf, type Arrays, type Method } from './method.js';
-import { samples } from './sampling.js';
+import { tracesOf, type Arrays, type Method } from './method.js';
+import { untracedSize } from './sampling.js';
 import type { Sizes } from './sizes.js';
 
 /** What a method may cost. Each of its traces is held to it. */
@@ -133,7 +133,7 @@ async function checkResults(
 ): Promise<Finding[]> {
   const findings: Finding[] = [];
   for (const trace of tracesOf(method)) {
-    const sizes = samples(trace, 1).findLast((each) => allows(trace, each))!;
+    const sizes = untracedSize(trace);
     const inputs = exampleInputs(trace, sizes);
     const expected = eagerly(trace, inputs, sizes);
     const what = `${name}: results at ${JSON.stringify(sizes)}`;

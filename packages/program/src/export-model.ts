@@ -9,9 +9,9 @@ import {
   rmSync,
   writeFileSync,
 } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { dirname, isAbsolute, join, resolve } from 'node:path';
 import { FileError, mx, ProgramError, type Dtype, type MxArray } from '@mlx-runners/mlx-core';
-import { systemReason } from '@mlx-runners/mlx-core/errors';
+import { quoted, systemReason } from '@mlx-runners/mlx-core/errors';
 import { makeFolder } from '@mlx-runners/mlx-core/whole-file';
 import { ConstantStore } from './constants.js';
 import { isExport, manifestHash, manifestName } from './exported-model.js';
@@ -53,6 +53,7 @@ const weightsName = 'weights.safetensors';
  */
 export function exportModel(folder: string, description: ExportDescription): Manifest {
   checkReplaceable(folder);
+  checkNames(description);
   // Of tied parameters the first name counts.
   const named = [...description.parameters].reverse();
   const names = new Map(named.map(([name, array]) => [array, name]));
@@ -152,6 +153,22 @@ function methodOf({ method, traces }: ProgramFile): Manifest['methods'][string] 
   };
 }
 
+/** Methods and files become files of the folder. */
+function checkNames({ methods, files = {} }: ExportDescription): void {
+  const method = Object.keys(methods).find((name) => !/^[A-Za-z_][\w-]*$/.test(name));
+  if (method !== undefined) {
+    throw new ProgramError(
+      `A method's name has letters, digits, _ and -, and begins with a letter or _: not ${quoted(method)}.`,
+    );
+  }
+  const file = Object.keys(files).find(
+    (name) => isAbsolute(name) || /(^|[\\/])\.{0,2}([\\/]|$)/.test(name),
+  );
+  if (file !== undefined) {
+    throw new ProgramError(`${quoted(file)} names no file inside the folder.`);
+  }
+}
+
 function checkReplaceable(folder: string): void {
   if (!existsSync(folder) || isExport(folder)) return;
   const isEmpty = explained(folder, () => readdirSync(folder).length === 0);
@@ -159,7 +176,8 @@ function checkReplaceable(folder: string): void {
 }
 
 /** Writes a folder beside its place, then renames it. */
-function writing<T>(folder: string, write: (draft: string) => T): T {
+function writing<T>(given: string, write: (draft: string) => T): T {
+  const folder = resolve(given);
   const draft = `${folder}.${randomBytes(6).toString('hex')}.partial`;
   const old = `${draft}.old`;
   return explained(folder, () => {

@@ -1,4 +1,5 @@
 /** The sizes at which a method is traced. */
+import { randomInt } from 'node:crypto';
 import { allows, type Method } from './method.js';
 import type { Dimension } from './graph.js';
 import type { Sizes } from './sizes.js';
@@ -26,15 +27,31 @@ function values(dimension: Dimension): number[] {
   return [...new Set(within)].map((value) => value * (dimension.multipleOf ?? 1));
 }
 
+/** Of the sizes that a method is traced at, how many predictions are held against. */
+export const heldOutCount = 12;
+
+/** Sizes at which a method is traced; the last are the held-out ones. */
+export function traceSizes(method: Method): Sizes[] {
+  return samples(method, heldOutCount);
+}
+
+/** A size that differs from run to run, and from those of `traceSizes` where the method has others. */
+export function untracedSize(method: Method): Sizes {
+  const traced = new Set(traceSizes(method).map((sizes) => JSON.stringify(sizes)));
+  const drawn = samples(method, 2 * heldOutCount, randomInt(2 ** 31));
+  return drawn.findLast((sizes) => !traced.has(JSON.stringify(sizes))) ?? drawn[0];
+}
+
 /**
  * Different sizes, among them the smallest, and each dimension at its largest. Dimensions vary
  * independently of one another.
  *
- * @param count how many more to draw at random from all that the method allows
+ * @param count how many more to draw at random from all that the method allows, so that none of them leaves
+ *   out a wide range
  */
-export function samples(method: Method, count: number): Sizes[] {
+function samples(method: Method, count: number, seed = 1): Sizes[] {
   const dimensions = Object.entries(method.dimensions ?? {});
-  const random = generator(1);
+  const random = generator(seed);
   const found = new Map<string, Sizes>();
   const add = (value: (dimension: Dimension, name: string) => number): void => {
     const sizes = Object.fromEntries(
@@ -51,13 +68,26 @@ export function samples(method: Method, count: number): Sizes[] {
       add((dimension, other) => (other === name ? value : choose(values(dimension))));
     }
   }
+  const strata = dimensions.map(() => shuffled(count, random));
   for (let i = 0; i < count; i++) {
-    add((dimension) => {
+    add((dimension, name) => {
       const [first, last] = ends(dimension);
+      const stratum = strata[dimensions.findIndex(([each]) => each === name)][i];
       // Small sizes as often as large ones.
-      const span = Math.floor(Math.exp(random() * Math.log(last - first + 1)));
+      const share = (stratum + random()) / count;
+      const span = Math.floor(Math.exp(share * Math.log(last - first + 1)));
       return (first + Math.min(span, last - first)) * (dimension.multipleOf ?? 1);
     });
   }
   return [...found.values()];
+}
+
+/** The numbers below count, each once (Fisher and Yates). */
+function shuffled(count: number, random: () => number): number[] {
+  const numbers = Array.from({ length: count }, (_, i) => i);
+  for (let i = count - 1; i > 0; i--) {
+    const other = Math.floor(random() * (i + 1));
+    [numbers[i], numbers[other]] = [numbers[other], numbers[i]];
+  }
+  return numbers;
 }

@@ -4,7 +4,7 @@ import { MemoryError, MlxRunnersError, ProgramError } from '@mlx-runners/mlx-cor
 import { checkComparable, fitTraces, misprediction } from './fit.js';
 import type { Graph } from './graph.js';
 import { checkMethod, type Method } from './method.js';
-import { samples } from './sampling.js';
+import { heldOutCount, traceSizes } from './sampling.js';
 import { evaluateSize, type Sizes } from './sizes.js';
 import { trace, type Constant, type Trace } from './trace.js';
 
@@ -16,7 +16,6 @@ export interface TracedMethod {
   heldOut: Sizes;
 }
 
-const heldOutCount = 12;
 // Each round fits one more size than the one before, namely one that was predicted wrongly.
 const mostRounds = 16;
 
@@ -33,7 +32,7 @@ export function traceMethod(
   names?: ReadonlyMap<MxArray, string>,
 ): TracedMethod {
   checkMethod(name, method);
-  const all = tracesAt(name, method, samples(method, heldOutCount), names);
+  const all = tracesAt(name, method, traceSizes(method), names);
   const others = all.splice(Math.max(1, all.length - heldOutCount));
   const traces = all;
   for (let round = 0; ; round++) {

@@ -276,3 +276,28 @@ test('the published schemas are those of the code', () => {
     expect(JSON.parse(readFileSync(path, 'utf8'))).toEqual(JSON.parse(JSON.stringify(schema)));
   }
 });
+
+test.each(['../out', 'a/b', '', '.', '1st', '__proto__/x'])(
+  'a method has no name like %j',
+  (name) => {
+    const folder = scratchFolder();
+    expect(() => exportModel(join(folder, 'model'), describe({ [name]: method }))).toThrow(
+      /^A method's name has letters, digits/,
+    );
+    expect(readdirSync(folder)).toEqual([]);
+  },
+);
+
+test.each(['../tokenizer.json', '/tokenizer.json', 'a/../../b', ''])(
+  'no file is put at %j',
+  (name) => {
+    const folder = scratchFolder();
+    const description = { ...describe({ run: method }), files: { [name]: import.meta.filename } };
+    expect(() => exportModel(join(folder, 'model'), description)).toThrow(/names no file inside/);
+    expect(readdirSync(folder)).toEqual([]);
+  },
+);
+
+function describe(methods: ExportDescription['methods']): ExportDescription {
+  return { model: { id: 'test/model' }, dtype: 'float32', parameters: new Map(), methods };
+}

@@ -1,5 +1,5 @@
 import { mx, ProgramError, ShapeError, UsageError, type MxArray } from '@mlx-runners/mlx-core';
-import { AbortedError, DisposedError } from '@mlx-runners/mlx-core/errors';
+import { AbortedError, DisposedError, MemoryError } from '@mlx-runners/mlx-core/errors';
 import type { Arrays, Method } from '@mlx-runners/program';
 import { expect, test } from 'vitest';
 import { cachedAttention, loaded, normal, numbers } from './models.js';
@@ -258,3 +258,83 @@ test('disposed sessions and models', async () => {
   await expect(session.run('rows', { x: mx.zeros([1, 4]) })).rejects.toThrow(DisposedError);
   expect(() => model.session()).toThrow(DisposedError);
 });
+
+test('a state that is set to a view has a buffer of its own', async () => {
+  const state = { dtype: 'float32', shape: [4, 2] } as const;
+  const set: Method = {
+    inputs: { x: { dtype: 'float32', shape: [2] } },
+    states: { s: state },
+    run: ({ x }, _, states) => {
+      states.s = x.sum().reshape([1, 1]).broadcastTo([4, 2]);
+      return {};
+    },
+  };
+  const update: Method = {
+    inputs: { u: { dtype: 'float32', shape: [1, 2] } },
+    states: { s: state },
+    run: ({ u }, _, states) => ({ s: (states.s = mx.sliceUpdate(states.s, u, [1, 0], [2, 2])) }),
+  };
+  using model = loaded({ set, update });
+  using session = model.session();
+  await session.run('set', { x: mx.array([1, 2]) });
+  const { outputs } = await session.run('update', { u: mx.array([[7, 8]]) });
+  expect(await numbers(outputs.s)).toEqual([3, 3, 7, 8, 3, 3, 3, 3]);
+});
+
+test('what is too large is a MemoryError, as in an eager call', async () => {
+  const tiled: Method = {
+    dimensions: { T: { min: 1, max: 2_147_483_647 } },
+    inputs: { x: { dtype: 'float32', shape: [4] } },
+    run: ({ x }, { T }) => ({ y: x.tile([9, T, 9]) }),
+  };
+  using model = loaded({ tiled });
+  using session = model.session();
+  await expect(session.run('tiled', { x: mx.ones([4]), T: 2_147_483_647 })).rejects.toThrow(
+    MemoryError,
+  );
+});
+
+test('scores with booleans added to them are no masked scores', async () => {
+  const shape = [1, 2, 3, 4];
+  const mask = mx.array([true, false, true]);
+  const method: Method = {
+    inputs: { q: { dtype: 'float32', shape } },
+    run: ({ q }) => {
+      const scores = q.matmul(q.swapaxes(-1, -2)).multiply(0.5).add(mask);
+      return { y: scores.softmax(-1).matmul(q) };
+    },
+  };
+  using model = loaded({ method });
+  using session = model.session();
+  const q = normal(5, shape);
+  const { outputs } = await session.run('method', { q });
+  await expectClose(outputs.y, method.run({ q }, {}, {}).y);
+});
+  expect(await numbers(outputs.y)).toEqual(await numbers(eager.y));
+});
+
+test('angles of one position for all rows are no rope', async () => {
+  const frequencies = mx.array([1, 0.1]);
+  const method: Method = {
+    dimensions: { past: { min: 0, max: 99 } },
+    inputs: { x: { dtype: 'float32', shape: [2, 3, 4] } },
+    run: ({ x }, { past }) => {
+      const angles = mx.outer(mx.arange(past, past + 1, 1, 'float32'), frequencies);
+      const both = mx.concatenate([angles, angles], -1);
+      const [first, second] = mx.split(x, 2, -1);
+      const turned = mx.concatenate([second.negative(), first], -1);
+      return { y: x.multiply(both.cos()).add(turned.multiply(both.sin())) };
+    },
+  };
+  using model = loaded({ method });
+  using session = model.session();
+  const x = normal(6, [2, 3, 4]);
+  const { outputs } = await session.run('method', { x, past: 9 });
+  await expectClose(outputs.y, method.run({ x }, { past: 9 }, {}).y);
+});
+
+async function expectClose(actual: MxArray, expected: MxArray): Promise<void> {
+  const [found, wanted] = [await numbers(actual), await numbers(expected)];
+  expect(found).toHaveLength(wanted.length);
+  for (const [i, value] of found.entries()) expect(value).toBeCloseTo(wanted[i], 5);
+}

@@ -175,6 +175,12 @@ test('a branch that skips ops is refused', () => {
   expect(() => traced(run)).toThrow(/sin at .*trace\.test\.ts:\d+.*nothing more is computed/);
 });
 
+test('a branch in the middle of a wide range is found', () => {
+  const run = (x: MxArray, size: number): MxArray =>
+    size > 128 && size <= 384 ? x.square() : x.negative();
+  expect(() => traced(run, { T: { min: 1, max: 512 } })).toThrow(ProgramError);
+});
+
 test('a branch that is one expression is fitted', () => {
   const run = (x: MxArray, size: number): MxArray => x.add(mx.zeros([Math.max(size, 4), 1]).sum());
   expect(listing(traced(run))[0]).toBe('zeros([max(T, 4), 1]) → float32[max(T, 4), 1]');

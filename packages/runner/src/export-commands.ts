@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { mx, MxArray } from '@mlx-runners/mlx-core';
-import { ProgramError } from '@mlx-runners/mlx-core/errors';
+import { ProgramError, UsageError } from '@mlx-runners/mlx-core/errors';
 import {
   checkExport,
   exportModel,
@@ -41,7 +41,7 @@ const runCommand = 'run-export';
 interface ExportOptions extends ModelOptions {
   out: string;
   qlinear?: keyof typeof bitsOf;
-  qlinearGroupSize: LinearQuantisation['groupSize'];
+  qlinearGroupSize?: LinearQuantisation['groupSize'];
 }
 
 const bitsOf = { '4w': 4, '8w': 8 } as const;
@@ -52,9 +52,11 @@ function withQuantisation<C extends Command>(command: C): C {
   return command
     .addOption(choice('--qlinear', 'quantise linear layers, to 4 or 8 bits', Object.keys(bitsOf)))
     .addOption(
-      choice('--qlinear-group-size', 'weights that share a scale', groupSizes.map(String))
-        .default(64)
-        .argParser((value) => Number(oneOf('--qlinear-group-size', groupSizes.map(String))(value))),
+      choice(
+        '--qlinear-group-size',
+        'weights that share a scale, with --qlinear; 64 unless given',
+        groupSizes.map(String),
+      ).argParser((value) => Number(oneOf('--qlinear-group-size', groupSizes.map(String))(value))),
     );
 }
 
@@ -79,11 +81,14 @@ export function addExportCommands(
     );
   withQuantisation(withModelOptions(exporting, { defaultModel })).action(
     async ({ out, qlinear, qlinearGroupSize, ...options }: ExportOptions) => {
+      if (qlinearGroupSize !== undefined && qlinear === undefined) {
+        throw new UsageError('--qlinear-group-size goes with --qlinear 4w or 8w.');
+      }
       const subject = await load(options);
       try {
         exportModel(out, {
           ...subject.description,
-          qlinear: qlinear && { bits: bitsOf[qlinear], groupSize: qlinearGroupSize },
+          qlinear: qlinear && { bits: bitsOf[qlinear], groupSize: qlinearGroupSize ?? 64 },
         });
       } finally {
         await subject.dispose();
@@ -132,6 +137,9 @@ export function addExportCommands(
 
 async function check(subject: ExportSubject, manifest: RunnerManifest): Promise<Finding[]> {
   const folder = mkdtempSync(join(tmpdir(), 'export-check-'));
+  const remove = (): void => rmSync(folder, { recursive: true, force: true });
+  // An interrupted process ends without the rest of this function.
+  process.once('exit', remove);
   try {
     exportModel(join(folder, 'model'), subject.description);
     return await checkExport(join(folder, 'model'), {
@@ -142,7 +150,8 @@ async function check(subject: ExportSubject, manifest: RunnerManifest): Promise<
     });
   } finally {
     await subject.dispose();
-    rmSync(folder, { recursive: true, force: true });
+    process.off('exit', remove);
+    remove();
   }
 }
 

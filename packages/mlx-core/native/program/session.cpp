@@ -185,6 +185,7 @@ double Session::build(const Method& method, const Trace& trace, size_t number) {
                                       " results, not as many as the program says");
     }
     for (size_t i = 0; i < results.size(); ++i) {
+      require_possible(results[i]);
       if (has_type(results[i], instruction.results[i].type)) continue;
       throw CodedError("PROGRAM",
                        "it gives " + in_words(results[i]) + ", which is not what the program says");
@@ -269,20 +270,22 @@ std::vector<mx::array> Session::finish(const Method& method, const Trace& trace)
   return outputs;
 }
 
-// States are written in place on the CPU, so that nothing else may lie in their buffers.
+// States are written in place on the CPU: each has a buffer of its own, which it fills in order.
+// What can fail comes first, so that the states stay those of before the call.
 void Session::commit(std::vector<mx::array> states, std::vector<mx::array>& outputs) {
   if (stream_.device == mx::Device::cpu) {
     for (mx::array& output : outputs) {
       const auto shares = [&](const mx::array& state) { return share_buffer(output, state); };
       if (std::ranges::any_of(states, shares)) output = owned_copy(output, stream_);
     }
-  }
-  states_ = std::move(states);
-  if (stream_.device == mx::Device::cpu) {
-    for (mx::array& state : states_) {
-      if (!state.is_donatable()) state = owned_copy(state, stream_);
+    for (size_t i = 0; i < states.size(); ++i) {
+      mx::array& state = states[i];
+      const bool is_own = share_buffer(state, states_[i]) || state.is_donatable();
+      const bool fills = state.flags().row_contiguous && state.data_size() == state.size();
+      if (!is_own || !fills) state = owned_copy(state, stream_);
     }
   }
+  states_ = std::move(states);
 }
 
 bool Session::has_type(const mx::array& array, const ArrayType& type) const {

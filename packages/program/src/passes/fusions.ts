@@ -1,7 +1,9 @@
 /** Models written op by op get the fused ops of the table. */
 import type { Argument } from '../graph.js';
+import type { Size } from '../sizes.js';
 import { any, call, fusing, is, type Fusion, type Match, type Pattern } from './pattern.js';
 
+const sameSize = (a: Size, b: Size): boolean => JSON.stringify(a) === JSON.stringify(b);
 const isAbsent = (arg: Argument): boolean => arg === null;
 const equals = (value: number): Pattern => is((arg) => arg === value);
 
@@ -30,7 +32,8 @@ const rmsNorms: Fusion[] = squares.map((square) => ({
   pattern: call('multiply', any('x'), call('rsqrt', call('add', meanSquare(square), any('eps')))),
   replace(match) {
     const eps = match.number('eps');
-    if (eps === undefined || !isLastAxis(match.get('axes'), match.shape('x').length)) {
+    const isPlain = isLastAxis(match.get('axes'), match.shape('x').length);
+    if (eps === undefined || !isPlain || !sameFloats(match, ['x'])) {
       return undefined;
     }
     return { op: 'rmsNorm', args: [match.get('x'), null, eps] };
@@ -77,15 +80,36 @@ const attentions: Fusion[] = scores.flatMap((score) =>
 function attention(match: Match): ReturnType<Fusion['replace']> {
   const [q, k, v] = ['q', 'k', 'v'].map((name) => match.shape(name));
   const four = q.length === 4 && k.length === 4 && v.length === 4;
-  if (!four || q[1] !== k[1] || !isLastAxis(match.get('axes'), 4)) return undefined;
+  const together = [k, v].every((x) => sameSize(x[0], q[0]) && sameSize(x[1], q[1]));
+  if (!four || !together || !isLastAxis(match.get('axes'), 4)) return undefined;
   const scale = scaleOf(match);
   const mask = match.get('mask') ?? null;
-  if (scale === undefined || (mask !== null && match.shape('mask').length === 0)) return undefined;
+  if (scale === undefined || !sameFloats(match, ['q', 'k', 'v'])) return undefined;
+  if (mask !== null && !isAddedMask(match, [q[0], q[1], q[2], k[2]])) return undefined;
   const args = [match.get('q'), match.get('k'), match.get('v'), scale];
   return {
     op: 'scaledDotProductAttention',
     args: mask === null ? args : [...args, 'array', mask],
   };
+}
+
+const floats = new Set(['float32', 'float16', 'bfloat16']);
+
+function sameFloats(match: Match, names: readonly string[]): boolean {
+  const dtypes = names.map((name) => match.dtype(name));
+  return floats.has(String(dtypes[0])) && dtypes.every((dtype) => dtype === dtypes[0]);
+}
+
+/** The op adds floats, but chooses by booleans, and doesn't repeat scores for a larger mask. */
+function isAddedMask(match: Match, scores: readonly Size[]): boolean {
+  const shape = match.shape('mask');
+  const facing = scores.slice(scores.length - shape.length);
+  const within = shape.length > 0 && shape.length <= scores.length;
+  return (
+    within &&
+    sameFloats(match, ['q', 'mask']) &&
+    shape.every((size, i) => size === 1 || sameSize(size, facing[i]))
+  );
 }
 
 function scaleOf(match: Match): number | undefined {

@@ -6,7 +6,9 @@
  * The arguments of ops that commute match in either order. What lies between the leaves and the root must
  * not be used elsewhere, since it would have to be computed all the same.
  */
-import { operands, type Argument, type Graph, type Instruction } from '../graph.js';
+import type { Dtype } from '@mlx-runners/mlx-core';
+import { operands, type Argument, type ArrayType, type Graph, type Instruction } from '../graph.js';
+import type { Size } from '../sizes.js';
 import type { Pass } from './pass.js';
 import { producers } from './replacements.js';
 
@@ -44,10 +46,19 @@ export class Match {
   }
 
   /** The shape of an array argument. */
-  shape(name: string): readonly unknown[] {
+  shape(name: string): readonly Size[] {
+    return this.#type(name)?.shape ?? [];
+  }
+
+  /** The dtype of an array argument. */
+  dtype(name: string): Dtype | undefined {
+    return this.#type(name)?.dtype;
+  }
+
+  #type(name: string): ArrayType | undefined {
     const arg = this.get(name);
     const isArray = typeof arg === 'object' && arg !== null && 'array' in arg;
-    return isArray ? this.graph.types.get(arg.array)!.shape : [];
+    return isArray ? this.graph.types.get(arg.array) : undefined;
   }
 }
 

@@ -16,6 +16,8 @@ interface Rotation {
   offset: Argument;
   /** A constant [dims / 2]. */
   inverseFrequencies: number;
+  /** Positions. */
+  rows: Size;
 }
 
 export const fuseRope: Pass = (graph, constants) => {
@@ -116,7 +118,7 @@ class RotationFinder {
   }
 
   /** concatenate([angles, angles], -1) of angles = positions ⊗ inverse frequencies */
-  #angles(value: number | undefined): Pick<Rotation, 'offset' | 'inverseFrequencies'> | undefined {
+  #angles(value: number | undefined): Omit<Rotation, 'x'> | undefined {
     const [left, right] = this.#joined(value) ?? [];
     if (left === undefined || left !== right) return undefined;
     const product = this.#call(left, 'outer');
@@ -124,8 +126,17 @@ class RotationFinder {
     if (frequencies === undefined || !this.#constants.has(frequencies)) return undefined;
     const range = this.#call(positions, 'arange') ?? this.#call(this.#uncast(positions), 'arange');
     const [offset = null, , step = 1] = range?.args ?? [];
-    return offset !== null && (step === 1 || step === null)
-      ? { offset, inverseFrequencies: frequencies }
+    // Positions in a narrow dtype wrap or are rounded, which the op does not do.
+    const dtypes = [range?.results[0], positions, frequencies, left].map(
+      (each) => each !== undefined && this.#graph.types.get(each)!.dtype,
+    );
+    const isExact =
+      ['int32', 'int64', 'float32'].includes(String(dtypes[0])) &&
+      ['int32', 'int64', 'float32'].includes(String(dtypes[1])) &&
+      dtypes[2] === 'float32' &&
+      dtypes[3] === 'float32';
+    return isExact && offset !== null && (step === 1 || step === null)
+      ? { offset, inverseFrequencies: frequencies, rows: this.#graph.types.get(left)!.shape[0] }
       : undefined;
   }
 
@@ -151,12 +162,13 @@ class RotationFinder {
   }
 
   /** One angle for each row of x and pair of its columns. */
-  #fits({ x, inverseFrequencies }: Rotation): boolean {
+  #fits({ x, inverseFrequencies, rows }: Rotation): boolean {
     const { shape, dtype } = this.#graph.types.get(x)!;
     const [pairs] = this.#graph.types.get(inverseFrequencies)!.shape;
     const dims = shape.at(-1);
     return (
       shape.length >= 3 &&
+      JSON.stringify(shape.at(-2)) === JSON.stringify(rows) &&
       dtype === 'float32' &&
       typeof dims === 'number' &&
       dims === Number(pairs) * 2
