@@ -12,6 +12,10 @@ export type Size = number | string | readonly [SizeOperator, Size, Size];
 /** The values of the declared dimensions in one call. */
 export type Sizes = Readonly<Record<string, number>>;
 
+export function sameSize(a: Size | undefined, b: Size | undefined): boolean {
+  return JSON.stringify(a) === JSON.stringify(b);
+}
+
 export function evaluateSize(size: Size, sizes: Sizes): number {
   if (typeof size === 'number') return size;
   if (typeof size === 'string') {

@@ -1,9 +1,8 @@
 /** Models written op by op get the fused ops of the table. */
 import type { Argument } from '../graph.js';
-import type { Size } from '../sizes.js';
+import { sameSize, type Size } from '../sizes.js';
 import { any, call, fusing, is, type Fusion, type Match, type Pattern } from './pattern.js';
 
-const sameSize = (a: Size, b: Size): boolean => JSON.stringify(a) === JSON.stringify(b);
 const isAbsent = (arg: Argument): boolean => arg === null;
 const equals = (value: number): Pattern => is((arg) => arg === value);
 

@@ -4,9 +4,9 @@
  *     angles = outer(arange(offset, offset + T), inverseFrequencies); both = concatenate([angles, angles], -1)
  *     y = x · cos(both) + concatenate([−x₂, x₁], -1) · sin(both), where x₁ and x₂ are the halves of x
  */
-import { mx } from '@mlx-runners/mlx-core';
+import { mx, type Dtype } from '@mlx-runners/mlx-core';
 import type { Argument, Graph, Instruction, NamedValue } from '../graph.js';
-import type { Size } from '../sizes.js';
+import { sameSize, type Size } from '../sizes.js';
 import type { Pass } from './pass.js';
 import { producers } from './replacements.js';
 
@@ -54,6 +54,8 @@ export const fuseRope: Pass = (graph, constants) => {
   });
   return { ...graph, instructions, types, constants: [...graph.constants, ...added] };
 };
+
+const exactPositions: readonly Dtype[] = ['int32', 'int64', 'float32'];
 
 class RotationFinder {
   readonly #graph: Graph;
@@ -127,17 +129,16 @@ class RotationFinder {
     const range = this.#call(positions, 'arange') ?? this.#call(this.#uncast(positions), 'arange');
     const [offset = null, , step = 1] = range?.args ?? [];
     // Positions in a narrow dtype wrap or are rounded, which the op does not do.
-    const dtypes = [range?.results[0], positions, frequencies, left].map(
-      (each) => each !== undefined && this.#graph.types.get(each)!.dtype,
-    );
     const isExact =
-      ['int32', 'int64', 'float32'].includes(String(dtypes[0])) &&
-      ['int32', 'int64', 'float32'].includes(String(dtypes[1])) &&
-      dtypes[2] === 'float32' &&
-      dtypes[3] === 'float32';
+      [range?.results[0], positions].every((each) => this.#hasDtype(each, exactPositions)) &&
+      [frequencies, left].every((each) => this.#hasDtype(each, ['float32']));
     return isExact && offset !== null && (step === 1 || step === null)
       ? { offset, inverseFrequencies: frequencies, rows: this.#graph.types.get(left)!.shape[0] }
       : undefined;
+  }
+
+  #hasDtype(value: number | undefined, dtypes: readonly Dtype[]): boolean {
+    return value !== undefined && dtypes.includes(this.#graph.types.get(value)!.dtype);
   }
 
   #uncast(value: number | undefined): number | undefined {
@@ -168,7 +169,7 @@ class RotationFinder {
     const dims = shape.at(-1);
     return (
       shape.length >= 3 &&
-      JSON.stringify(shape.at(-2)) === JSON.stringify(rows) &&
+      sameSize(shape.at(-2), rows) &&
       dtype === 'float32' &&
       typeof dims === 'number' &&
       dims === Number(pairs) * 2
