@@ -17,6 +17,7 @@ import { ConstantStore } from './constants.js';
 import { isExport, manifestHash, manifestName } from './exported-model.js';
 import { fileFacts, type FileFacts } from './files.js';
 import { formatVersion, type Manifest, type ProgramFile } from './format.js';
+import type { Graph } from './graph.js';
 import { tracesOf, type Method } from './method.js';
 import { removeDeadCode } from './passes/dead-code.js';
 import { allPasses } from './passes/optimise.js';
@@ -43,6 +44,10 @@ export interface ExportDescription {
   files?: Readonly<Record<string, string>>;
 }
 
+export interface ExportOptions {
+  signal?: AbortSignal;
+}
+
 const weightsName = 'weights.safetensors';
 
 /**
@@ -51,7 +56,11 @@ const weightsName = 'weights.safetensors';
  * @throws ProgramError for what can't be traced, FileError when the folder can't be written or holds
  *   something else
  */
-export function exportModel(folder: string, description: ExportDescription): Manifest {
+export async function exportModel(
+  folder: string,
+  description: ExportDescription,
+  { signal }: ExportOptions = {},
+): Promise<Manifest> {
   checkReplaceable(folder);
   checkNames(description);
   // Of tied parameters the first name counts.
@@ -59,13 +68,17 @@ export function exportModel(folder: string, description: ExportDescription): Man
   const names = new Map(named.map(([name, array]) => [array, name]));
   const store = new ConstantStore();
   const passes = passesOf(description);
-  const programs = Object.entries(description.methods).map(([name, method]) => {
-    const graphs = tracesOf(method).map((each) => {
-      const { graph, constants } = traceMethod(name, each, names);
-      return passes.reduce((result, pass) => pass(result, store), store.adopt(graph, constants));
-    });
-    return serialise(name, graphs);
-  });
+  const programs: ProgramFile[] = [];
+  for (const [name, method] of Object.entries(description.methods)) {
+    const graphs: Graph[] = [];
+    for (const each of tracesOf(method)) {
+      const { graph, constants } = await traceMethod(name, each, { names, signal });
+      graphs.push(
+        passes.reduce((result, pass) => pass(result, store), store.adopt(graph, constants)),
+      );
+    }
+    programs.push(serialise(name, graphs));
+  }
   return writing(folder, (draft) => {
     const files: Record<string, FileFacts> = {};
     const add = (path: string, write: (place: string) => void): void => {

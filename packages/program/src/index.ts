@@ -15,7 +15,7 @@ export {
   type ExportedModel,
   type Session,
 } from './exported-model.js';
-export { exportModel, type ExportDescription } from './export-model.js';
+export { exportModel, type ExportDescription, type ExportOptions } from './export-model.js';
 export { formatVersion, jsonSchemas, type Manifest, type ProgramFile } from './format.js';
 export type {
   Argument,
@@ -30,7 +30,7 @@ export type {
 export { formatReport, inspectExport, type ExportReport, type TraceReport } from './inspect.js';
 export type { Arrays, Method } from './method.js';
 export { formatSize, type Size, type SizeOperator, type Sizes } from './sizes.js';
-export { traceMethod, type TracedMethod } from './trace-method.js';
+export { traceMethod, type TracedMethod, type TraceOptions } from './trace-method.js';
 export { foldCasts } from './passes/casts.js';
 export { shareCommonSubexpressions } from './passes/common-subexpressions.js';
 export { foldConstants } from './passes/constant-folding.js';

@@ -1,6 +1,12 @@
 /** From a method to its graph: traced at several sizes, fitted, and held against sizes not seen yet. */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { MxArray } from '@mlx-runners/mlx-core';
-import { MemoryError, MlxRunnersError, ProgramError } from '@mlx-runners/mlx-core/errors';
+import {
+  MemoryError,
+  MlxRunnersError,
+  ProgramError,
+  throwIfAborted,
+} from '@mlx-runners/mlx-core/errors';
 import { checkComparable, fitTraces, misprediction } from './fit.js';
 import type { Graph } from './graph.js';
 import { checkMethod, type Method } from './method.js';
@@ -16,6 +22,12 @@ export interface TracedMethod {
   heldOut: Sizes;
 }
 
+export interface TraceOptions {
+  /** Of the model's parameters. */
+  names?: ReadonlyMap<MxArray, string>;
+  signal?: AbortSignal;
+}
+
 // Each round fits one more size than the one before, namely one that was predicted wrongly.
 const mostRounds = 16;
 
@@ -23,16 +35,15 @@ const mostRounds = 16;
  * Traces a method at sizes of many residues and fits what differs. Sizes that were left out then are
  * predicted: one that comes out wrong joins the fitted ones, until all are right.
  *
- * @param names of the model's parameters
  * @throws ProgramError that names op, argument and source line of what can't be fitted
  */
-export function traceMethod(
+export async function traceMethod(
   name: string,
   method: Method,
-  names?: ReadonlyMap<MxArray, string>,
-): TracedMethod {
+  options: TraceOptions = {},
+): Promise<TracedMethod> {
   checkMethod(name, method);
-  const all = tracesAt(name, method, traceSizes(method), names);
+  const all = await tracesAt(name, method, traceSizes(method), options);
   const others = all.splice(Math.max(1, all.length - heldOutCount));
   const traces = all;
   for (let round = 0; ; round++) {
@@ -54,26 +65,31 @@ export function traceMethod(
   }
 }
 
-function tracesAt(
+async function tracesAt(
   name: string,
   method: Method,
   points: readonly Sizes[],
-  names?: ReadonlyMap<MxArray, string>,
-): Trace[] {
+  { names, signal }: TraceOptions,
+): Promise<Trace[]> {
   if (points.length === 0) {
     throw new ProgramError(`${name}: no sizes fit its dimensions and limits.`);
   }
-  return points.flatMap((sizes, i) => {
+  const traces: Trace[] = [];
+  for (const sizes of points) {
+    // The process hears signals between two traces.
+    await nextTurn();
+    throwIfAborted(signal);
     try {
-      return [trace(method, sizes, names)];
+      traces.push(trace(method, sizes, names));
     } catch (error) {
       // What this machine has no memory for, though nothing is computed, another one may run.
-      if (error instanceof MemoryError && i > 0) return [];
-      return explained(`${name} at ${JSON.stringify(sizes)}`, () => {
+      if (error instanceof MemoryError && traces.length > 0) continue;
+      explained(`${name} at ${JSON.stringify(sizes)}`, () => {
         throw error;
       });
     }
-  });
+  }
+  return traces;
 }
 
 /** What the graph gets wrong at a size. Throws for what no number could put right. */

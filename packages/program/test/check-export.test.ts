@@ -29,7 +29,7 @@ async function failures(folder: string, changed: Partial<CheckOptions> = {}): Pr
 }
 
 test('an export that is as it should be passes, and everything was looked at', async () => {
-  const folder = exported({ run: method }, parameters);
+  const folder = await exported({ run: method }, parameters);
   const findings = await checkExport(folder, {
     ...options,
     budgets: { run: { instructions: 2, ops: { linear: 1 }, bytes: 2000 } },
@@ -52,7 +52,7 @@ test('an export that is as it should be passes, and everything was looked at', a
 
 test('caches and host integers are compared too', async () => {
   const cached = cachedAttention();
-  const folder = exported({ step: cached.method }, cached.parameters);
+  const folder = await exported({ step: cached.method }, cached.parameters);
   expect(await failures(folder, { methods: { step: cached.method } })).toEqual([]);
 });
 
@@ -61,7 +61,7 @@ test('a cast beyond the budget fails', async () => {
     ...method,
     run: ({ x }) => ({ y: x.astype('float16').add(1).astype('float32') }),
   };
-  const folder = exported({ run: cast });
+  const folder = await exported({ run: cast });
   expect(await failures(folder, { methods: { run: cast } })).toEqual([
     { what: 'run: astype', ok: false, found: '2, at most 0' },
   ]);
@@ -70,7 +70,7 @@ test('a cast beyond the budget fails', async () => {
 });
 
 test('too many instructions fail', async () => {
-  const folder = exported({ run: method }, parameters);
+  const folder = await exported({ run: method }, parameters);
   const budgets = { run: { instructions: 1 } };
   expect(await failures(folder, { budgets })).toEqual([
     { what: 'run: instructions', ok: false, found: '2, at most 1' },
@@ -78,7 +78,7 @@ test('too many instructions fail', async () => {
 });
 
 test('a constant that is stored twice fails', async () => {
-  const folder = exported({ run: method }, parameters);
+  const folder = await exported({ run: method }, parameters);
   const path = join(folder, 'weights.safetensors');
   mx.saveSafetensors(path, { weight, again: weight });
   rehash(folder, 'weights.safetensors');
@@ -88,7 +88,7 @@ test('a constant that is stored twice fails', async () => {
 });
 
 test('a result that drifts fails', async () => {
-  const folder = exported({ run: method }, parameters);
+  const folder = await exported({ run: method }, parameters);
   const drifting: Method = {
     ...method,
     run: ({ x }) => ({ y: mx.linear(x, weight).add(0.1).add(x) }),
@@ -100,14 +100,14 @@ test('a result that drifts fails', async () => {
 });
 
 test('a published constant that is missing fails', async () => {
-  const folder = exported({ run: method }, parameters);
+  const folder = await exported({ run: method }, parameters);
   expect(await failures(folder, { constants: ['contextLength'] })).toEqual([
     { what: 'published constants', ok: false, found: 'without contextLength' },
   ]);
 });
 
 test('too many bytes fail', async () => {
-  const folder = exported({ run: method }, parameters);
+  const folder = await exported({ run: method }, parameters);
   const failed = await failures(folder, { bytes: 100, budgets: { run: { bytes: 10 } } });
   expect(failed.map(({ what }) => what)).toEqual([
     'bytes of all files',
@@ -116,7 +116,7 @@ test('too many bytes fail', async () => {
 });
 
 test('an invalid manifest fails', async () => {
-  const folder = exported({ run: method }, parameters);
+  const folder = await exported({ run: method }, parameters);
   editManifest(folder, (manifest) => Object.assign(manifest, { methods: 3 }));
   const [failure] = await failures(folder);
   expect(failure.what).toBe('files');
@@ -124,15 +124,18 @@ test('an invalid manifest fails', async () => {
 });
 
 test('a changed file fails', async () => {
-  const folder = exported({ run: method }, parameters);
+  const folder = await exported({ run: method }, parameters);
   mx.saveSafetensors(join(folder, 'weights.safetensors'), { weight: normal(2, [4, 4]) });
   const [failure] = await failures(folder);
   expect(failure.found).toMatch(/weights\.safetensors is not the file that was exported/);
 });
 
-test('the report of an export', () => {
+test('the report of an export', async () => {
   const cached = cachedAttention();
-  const folder = exported({ step: cached.method, run: method }, { ...cached.parameters, weight });
+  const folder = await exported(
+    { step: cached.method, run: method },
+    { ...cached.parameters, weight },
+  );
   const report = inspectExport(folder);
   expect(report.stateBytes).toBe(2 * 2 * 16 * 4 * 4);
   expect(report.weightBytes).toEqual({ float32: 3 * 64 * 4 + 16 * 4 });
@@ -163,7 +166,7 @@ test('the estimate of memory is near what MLX counts', async () => {
   };
   const up = normal(3, [4096, 1024]).multiply(0.01);
   const down = normal(4, [1024, 4096]).multiply(0.01);
-  const folder = exported({ wide }, { up, down });
+  const folder = await exported({ wide }, { up, down });
   const [{ peakBytes }] = inspectExport(folder).methods.wide.traces;
   const session = loadExport(folder).session();
   const x = normal(5, [512, 1024]);

@@ -27,7 +27,7 @@ const method: Method = {
 const parameters = { 'layer.weight': weight, 'layer.bias': other };
 
 test('an export is a folder of ordinary files', async () => {
-  const folder = exported({ run: method }, parameters);
+  const folder = await exported({ run: method }, parameters);
   expect(readdirSync(folder).sort()).toEqual(['manifest.json', 'programs', 'weights.safetensors']);
   const { manifest, programs } = readExport(folder);
   expect(manifest).toMatchObject({
@@ -53,9 +53,9 @@ test('an export is a folder of ordinary files', async () => {
   expect(() => verifyFiles(folder)).not.toThrow();
 });
 
-test('equal constants are stored once, different ones each', () => {
+test('equal constants are stored once, different ones each', async () => {
   const table = (value: number): number[] => Array.from({ length: 4 }, () => value);
-  const folder = exported({
+  const folder = await exported({
     equal: {
       ...method,
       run: ({ x }) => ({
@@ -74,7 +74,7 @@ test('equal constants are stored once, different ones each', () => {
   expect(programs.map(({ traces }) => traces[0].constants.length)).toEqual([1, 3]);
 });
 
-test('further files, published constants, and where a model comes from', () => {
+test('further files, published constants, and where a model comes from', async () => {
   const folder = join(scratchFolder(), 'out');
   const file = join(scratchFolder(), 'source.json');
   writeFileSync(file, '{"a": 1}');
@@ -86,7 +86,7 @@ test('further files, published constants, and where a model comes from', () => {
     constants: { contextLength: 448 },
     files: { 'tokenizer/tokenizer.json': file },
   };
-  exportModel(folder, description);
+  await exportModel(folder, description);
   expect(readFileSync(join(folder, 'tokenizer/tokenizer.json'), 'utf8')).toBe('{"a": 1}');
   const { manifest } = loadExport(folder);
   expect(manifest.constants).toEqual({ contextLength: 448 });
@@ -111,7 +111,7 @@ test.each([
   const other = normal(4, [64, 96]);
   const bias = normal(3, [96]);
   const folder = join(scratchFolder(), 'model');
-  exportModel(folder, {
+  await exportModel(folder, {
     model: { id: 'test/quantised' },
     dtype: 'float32',
     methods: { run: method },
@@ -135,35 +135,35 @@ test.each([
   expect(Math.max(...errors)).toBeLessThan(tolerance);
 });
 
-test('an export replaces an earlier one, and nothing else', () => {
-  const folder = exported({ run: method }, parameters);
-  const again = (): unknown =>
+test('an export replaces an earlier one, and nothing else', async () => {
+  const folder = await exported({ run: method }, parameters);
+  const again = (): Promise<unknown> =>
     exportModel(folder, {
       model: { id: 'test/second' },
       dtype: 'float32',
       methods: { run: method },
       parameters: new Map(),
     });
-  again();
+  await again();
   expect(loadExport(folder).manifest.model.id).toBe('test/second');
   rmSync(join(folder, 'manifest.json'));
   expect(isExport(folder)).toBe(false);
-  expect(again).toThrow(FileError);
+  await expect(again()).rejects.toThrow(FileError);
   expect(existsSync(join(folder, 'weights.safetensors'))).toBe(true);
   expect(readdirSync(join(folder, '..'))).toEqual(['model']);
 });
 
-test('a model that fails to be traced leaves nothing behind', () => {
+test('a model that fails to be traced leaves nothing behind', async () => {
   const folder = join(scratchFolder(), 'model');
   const failing: Method = { ...method, run: ({ x }) => ({ y: x.multiply(1 / x.shape[0]) }) };
-  expect(() =>
+  await expect(
     exportModel(folder, {
       model: { id: 'm' },
       dtype: 'float32',
       methods: { run: failing },
       parameters: new Map(),
     }),
-  ).toThrow(ProgramError);
+  ).rejects.toThrow(ProgramError);
   expect(readdirSync(join(folder, '..'))).toEqual([]);
 });
 
@@ -261,8 +261,8 @@ const folders: [string, (folder: string) => void, RegExp][] = [
   ],
 ];
 
-test.each(folders)('%s is refused', (_, damage, message) => {
-  const folder = exported({ run: method }, parameters);
+test.each(folders)('%s is refused', async (_, damage, message) => {
+  const folder = await exported({ run: method }, parameters);
   damage(folder);
   expect(() => loadExport(folder)).toThrow(ProgramError);
   expect(() => loadExport(folder)).toThrow(message);
@@ -279,9 +279,9 @@ test('the published schemas are those of the code', () => {
 
 test.each(['../out', 'a/b', '', '.', '1st', '__proto__/x'])(
   'a method has no name like %j',
-  (name) => {
+  async (name) => {
     const folder = scratchFolder();
-    expect(() => exportModel(join(folder, 'model'), describe({ [name]: method }))).toThrow(
+    await expect(exportModel(join(folder, 'model'), describe({ [name]: method }))).rejects.toThrow(
       /^A method's name has letters, digits/,
     );
     expect(readdirSync(folder)).toEqual([]);
@@ -290,10 +290,12 @@ test.each(['../out', 'a/b', '', '.', '1st', '__proto__/x'])(
 
 test.each(['../tokenizer.json', '/tokenizer.json', 'a/../../b', ''])(
   'no file is put at %j',
-  (name) => {
+  async (name) => {
     const folder = scratchFolder();
     const description = { ...describe({ run: method }), files: { [name]: import.meta.filename } };
-    expect(() => exportModel(join(folder, 'model'), description)).toThrow(/names no file inside/);
+    await expect(exportModel(join(folder, 'model'), description)).rejects.toThrow(
+      /names no file inside/,
+    );
     expect(readdirSync(folder)).toEqual([]);
   },
 );

@@ -69,7 +69,7 @@ async function run(files: Files): Promise<Reading> {
 
 test('damaged exports run, or are refused', async () => {
   const { method, parameters } = cachedAttention();
-  const source = exported({ step: method }, parameters);
+  const source = await exported({ step: method }, parameters);
   const input = Object.fromEntries(
     Object.entries(places).map(([name, place]) => [name, readFileSync(join(source, place))]),
   );

@@ -24,12 +24,12 @@ export function scratchFolder(): string {
 }
 
 /** Exports methods to a folder of the test. */
-export function exported(
+export async function exported(
   methods: ExportDescription['methods'],
   parameters: Record<string, MxArray> = {},
-): string {
+): Promise<string> {
   const folder = join(scratchFolder(), 'model');
-  exportModel(folder, {
+  await exportModel(folder, {
     model: { id: 'test/model' },
     dtype: 'float32',
     methods,
@@ -38,11 +38,11 @@ export function exported(
   return folder;
 }
 
-export function loaded(
+export async function loaded(
   methods: ExportDescription['methods'],
   parameters: Record<string, MxArray> = {},
-): ExportedModel {
-  return loadExport(exported(methods, parameters));
+): Promise<ExportedModel> {
+  return loadExport(await exported(methods, parameters));
 }
 
 export async function numbers(array: MxArray): Promise<number[]> {

@@ -31,7 +31,7 @@ const start = `
   }`;
 
 test('an export runs where only mlx-core and program are installed, also when it was moved', async () => {
-  const source = exported({ step: method }, parameters);
+  const source = await exported({ step: method }, parameters);
   const folder = join(installed.folder, 'moved');
   cpSync(source, folder, { recursive: true });
   rmSync(source, { recursive: true });
@@ -43,7 +43,7 @@ test('an export runs where only mlx-core and program are installed, also when it
 });
 
 test('50 workers × 100 predictions are all right, some at once', async () => {
-  const folder = exported({ step: method }, parameters);
+  const folder = await exported({ step: method }, parameters);
   const expected = await Promise.all([0, 1, 2, 3].map(eagerly));
   const printed = await installed.run(`${start}
     import { once } from 'node:events';

@@ -66,7 +66,7 @@ test('a random program means the same before and after all passes', async () => 
       const results: number[][] = [];
       for (const passes of [[], undefined]) {
         const target = join(folder, String(cases++));
-        exportModel(target, {
+        await exportModel(target, {
           model: { id: 'test/random' },
           dtype: 'float32',
           methods: { run: method },

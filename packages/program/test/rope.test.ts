@@ -53,7 +53,12 @@ const rotating = (turn: Turn): Method => ({
 async function exportedOps(method: Method): Promise<{ ops: string[]; error: number }> {
   const folder = join(scratchFolder(), 'model');
   const parameters = new Map<string, MxArray>();
-  exportModel(folder, { model: { id: 'rope' }, dtype: 'float32', methods: { method }, parameters });
+  await exportModel(folder, {
+    model: { id: 'rope' },
+    dtype: 'float32',
+    methods: { method },
+    parameters,
+  });
   const [program] = readExport(folder).programs;
   const ops = program.traces[0].instructions.map(({ op }) => op);
   const [q, k] = [normal(1, [1, heads, 3, size]), normal(2, [1, heads, 3, size])];

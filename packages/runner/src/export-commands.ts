@@ -86,7 +86,7 @@ export function addExportCommands(
       }
       const subject = await load(options);
       try {
-        exportModel(out, {
+        await exportModel(out, {
           ...subject.description,
           qlinear: qlinear && { bits: bitsOf[qlinear], groupSize: qlinearGroupSize ?? 64 },
         });
@@ -141,7 +141,7 @@ async function check(subject: ExportSubject, manifest: RunnerManifest): Promise<
   // An interrupted process ends without the rest of this function.
   process.once('exit', remove);
   try {
-    exportModel(join(folder, 'model'), subject.description);
+    await exportModel(join(folder, 'model'), subject.description);
     return await checkExport(join(folder, 'model'), {
       methods: subject.description.methods,
       budgets: manifest.exportBudgets,

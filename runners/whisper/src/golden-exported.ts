@@ -17,7 +17,7 @@ export async function withExported<T>(
   try {
     const description = whisperExport(model, { batch });
     const { dtype } = model.encoder.conv1.weight;
-    exportModel(join(folder, 'model'), { model: { id: 'golden' }, dtype, ...description });
+    await exportModel(join(folder, 'model'), { model: { id: 'golden' }, dtype, ...description });
     using exported = loadExport(join(folder, 'model'));
     using session = exported.session();
     return await check(session);

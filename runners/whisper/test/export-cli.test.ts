@@ -25,8 +25,8 @@ describe('whisper', () => {
     }
   });
 
-  it('inspect: shows methods, or says what is wrong', () => {
-    exportModel(join(folder, 'model'), tinyForExport().description);
+  it('inspect: shows methods, or says what is wrong', async () => {
+    await exportModel(join(folder, 'model'), tinyForExport().description);
     const { code, out } = whisper('inspect', 'model');
     expect(code).toBe(0);
     expect(out).toContain(

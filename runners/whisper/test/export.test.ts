@@ -36,10 +36,10 @@ describe.each(fixtureNames('tiny_whisper'))('%s, exported', (name) => {
   const model = new Whisper(config);
   let session: Session;
 
-  beforeAll(() => {
+  beforeAll(async () => {
     const weights = [...tensors].filter(([tensor]) => tensor.startsWith('w.'));
     model.load(sanitize(new Map(weights.map(([tensor, array]) => [tensor.slice(2), array]))));
-    exportModel(path, {
+    await exportModel(path, {
       model: { id: name },
       dtype: 'float32',
       ...whisperExport(model, { batch }),

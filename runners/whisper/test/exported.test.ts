@@ -20,7 +20,7 @@ beforeAll(async () => {
     writeFileSync(join(original, name), bytes);
   }
   const subject = await loadForExport({ model: original });
-  exportModel(exported, subject.description);
+  await exportModel(exported, subject.description);
   await subject.dispose();
 });
 
@@ -56,7 +56,7 @@ describe('an exported model', () => {
 
   it('of something else is refused', async () => {
     const other = join(folder, 'other');
-    exportModel(other, {
+    await exportModel(other, {
       model: { id: 'other' },
       dtype: 'float32',
       parameters: new Map(),
