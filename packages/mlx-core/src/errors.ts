@@ -7,7 +7,7 @@
 
 import { getSystemErrorMap } from 'node:util';
 
-export { nearestName } from './nearest-name.js';
+export { nameHint, nearestName } from './nearest-name.js';
 
 export type ErrorCode =
   | 'SHAPE'

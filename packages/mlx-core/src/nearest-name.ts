@@ -10,6 +10,12 @@ export function nearestName(name: string, names: readonly string[]): string | un
   return nearest;
 }
 
+/** What else to say of an unknown name: `did you mean decode?` or `there are encode, decode.` */
+export function nameHint(unknown: unknown, names: readonly string[]): string {
+  const nearest = typeof unknown === 'string' ? nearestName(unknown, names) : undefined;
+  return nearest === undefined ? `there are ${names.join(', ')}.` : `did you mean ${nearest}?`;
+}
+
 /** Letters to insert, remove or replace (Levenshtein), row by row of the usual table. */
 function editDistance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, j) => j);

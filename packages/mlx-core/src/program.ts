@@ -13,6 +13,7 @@ export { interned, Kind, opRows } from './call.js';
 export { dtypeNames, dtypeNumber, itemSizes } from './dtype.js';
 export type { CallProfile, OpParam, OpProfile, OpRow } from './native.js';
 export { recordCalls, type CallRecorder } from './recording.js';
+export { isScoped } from './scope.js';
 export { Tag };
 
 /** The elements of an array as they lie in memory, row-major. Computes it first, blocking. */

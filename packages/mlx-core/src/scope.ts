@@ -110,6 +110,11 @@ export function tidy<T>(fn: () => T): T {
   return result;
 }
 
+/** Whether a scope that is open now would free an array. @internal */
+export function isScoped(array: MxArray): boolean {
+  return scopes.some((scope) => scope.has(array));
+}
+
 /** Takes an array out of the scope that would free it; it then lives until disposed or unreachable. */
 export function keep(array: MxArray): MxArray {
   for (const scope of scopes) {

@@ -55,6 +55,57 @@ describe('computed indices in a view with gaps', () => {
   });
 });
 
+test('indices that are computed with what they point into are checked then', async () => {
+  const x = mx.arange(0, 10);
+  const later = (values: number[]): MxArray => mx.array(values, null, 'int32').add(0);
+  for (let i = 0; i < 20; i++) {
+    for (const outside of [10 + i, -11 - i, 500_000_000]) {
+      const calls = [
+        () => mx.take(x, later([0, outside])),
+        () => mx.takeAlongAxis(x, later([0, outside]), 0),
+        () => mx.putAlongAxis(x, later([0, outside]), mx.array([5, 5]), 0),
+      ];
+      for (const call of calls) {
+        const error = thrown(() => call().dataSync());
+        expect(error).toBeInstanceOf(ShapeError);
+        expect(error.message).toContain(`the index ${outside} is outside an axis of size 10`);
+        await expect(call().data()).rejects.toThrow(ShapeError);
+      }
+    }
+  }
+  expectArray(mx.take(x, later([3, -1])), [3, 9]);
+  const gaps = later([1, 99, 2, 99]).slice([0], [4], [2]);
+  expectArray(mx.take(x, gaps), [1, 2]);
+});
+
+describe('sizes beyond what MLX does', () => {
+  const refused: Record<string, [() => MxArray, RegExp]> = {
+    'a mirrored padding in millions of steps': [
+      () => mx.pad(mx.ones([2]), [300_000_000, 0], 0, 'reflect'),
+      /an axis of size 2 can't be mirrored to a padding of 300000000/,
+    ],
+    'more elements than are counted': [
+      () => mx.tile(mx.ones([1, 1], 'bool_'), [2, 0x7fffffff]),
+      /would have 4294967294 elements, and on the CPU it can have at most 2147483647/,
+    ],
+    'more elements on the way to a result': [
+      () => mx.allclose(mx.ones([65_536, 1], 'bool_'), mx.ones([65_536], 'bool_')),
+      /4294967296 elements are more than the CPU reduces at once/,
+    ],
+  };
+  test.each(Object.entries(refused))('%s: a ShapeError', (_, [call, message]) => {
+    const { limit } = mx.memory();
+    mx.setMemoryLimit(2 ** 50);
+    try {
+      const error = thrown(() => mx.tidy(call));
+      expect(error).toBeInstanceOf(ShapeError);
+      expect(error.message).toMatch(message);
+    } finally {
+      mx.setMemoryLimit(limit);
+    }
+  });
+});
+
 /** Of an array [1, 1, 2, 2] of zeros and ones, and what refuses integers as MLX does. */
 const fused: Record<string, { call: (a: MxArray) => MxArray | MxArray[]; refuses?: boolean }> = {
   softmax: { call: (a) => mx.softmax(a, -1) },

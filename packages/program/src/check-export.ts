@@ -1,46 +1,56 @@
 /** Whether an export is what it should be: `export-check`. */
 import { join } from 'node:path';
 import { mx, type MxArray } from '@mlx-runners/mlx-core';
-import { MlxRunnersError, ProgramError } from '@mlx-runners/mlx-core/errors';
+import { AbortedError, MlxRunnersError } from '@mlx-runners/mlx-core/errors';
 import { bytesOf } from '@mlx-runners/mlx-core/program';
-import { loadExport, verifyFiles } from './exported-model.js';
+import { checkBudgets, type ExportBudgets } from './check-budgets.js';
+import { checkRounding } from './check-quantisation.js';
+import { checkResults } from './check-results.js';
 import { sha256 } from './files.js';
 import type { Manifest } from './format.js';
-import { inspectExport, type ExportReport } from './inspect.js';
-import { tracesOf, type Arrays, type Method } from './method.js';
-import { untracedSize } from './sampling.js';
-import type { Sizes } from './sizes.js';
+import { inspectExport } from './inspect.js';
+import type { Arrays, Method } from './method.js';
+import { verifyFiles } from './read-export.js';
 
-/** What a method may cost. Each of its traces is held to it. */
-export interface ExportBudget {
-  /** The most instructions of an op. */
-  ops?: Readonly<Record<string, number>>;
-  /** The most instructions. */
-  instructions?: number;
-  /** The most bytes of its program. */
-  bytes?: number;
+export interface ExportCall {
+  method: string;
+  /** Arrays, and numbers for the dimensions that no input's shape has. */
+  inputs: Readonly<Record<string, MxArray | number>>;
 }
 
-/** Runs a method of an export with new states. */
+/** Makes calls in one new session of an export, and gives the outputs of each. */
 export type RunExport = (
   folder: string,
-  method: string,
-  inputs: Readonly<Record<string, MxArray | number>>,
-) => Promise<Arrays>;
+  calls: readonly ExportCall[],
+  signal?: AbortSignal,
+) => Promise<readonly Arrays[]>;
+
+/** An eager model that can be given other weights. */
+export interface ReloadableModel {
+  readonly parameters: ReadonlyMap<string, MxArray>;
+  /** Replaces some of the parameters, for good. */
+  load(parameters: ReadonlyMap<string, MxArray>): void;
+}
 
 export interface CheckOptions {
   /** The model's methods, to compare with. */
   methods: Readonly<Record<string, Method | readonly Method[]>>;
-  /** By method; casts (`astype`) are none unless a budget says otherwise. */
-  budgets?: Readonly<Record<string, ExportBudget>>;
-  /** The most bytes of all files. */
-  bytes?: number;
+  /**
+   * The model itself, for exports with quantised weights: it gets the same rounded weights before results are
+   * compared, so that what differs is not the quantisation.
+   */
+  model?: ReloadableModel;
+  budgets?: ExportBudgets;
   /** Names of constants that have to be published. */
   constants?: readonly string[];
-  /** The largest error of a result, relative to the range of its values: 1e-4 unless given. */
+  /**
+   * The largest error of a result, relative to the range of its values. Unless given that of the export's
+   * dtype: 1e-4 for float32, 1e-2 for float16, 5e-2 for bfloat16.
+   */
   tolerance?: number;
   /** In this process unless given. */
   run?: RunExport;
+  signal?: AbortSignal;
 }
 
 export interface Finding {
@@ -51,48 +61,44 @@ export interface Finding {
   found: string;
 }
 
-/** Checks everything that it can; what it can't even read is one finding. */
+/**
+ * Checks everything that it can; what it can't even read is one finding.
+ *
+ * @throws ProgramError for budgets of methods, traces or ops that there are not, AbortedError when the signal
+ *   fires
+ */
 export async function checkExport(folder: string, options: CheckOptions): Promise<Finding[]> {
-  const findings: Finding[] = [];
-  let report: ExportReport;
+  let manifest: Manifest;
   try {
-    verifyFiles(folder);
-    report = inspectExport(folder);
-    findings.push({ what: 'files', ok: true, found: 'as exported' });
+    await verifyFiles(folder, { signal: options.signal });
+    ({ manifest } = inspectExport(folder));
   } catch (error) {
-    if (!(error instanceof MlxRunnersError)) throw error;
+    if (!(error instanceof MlxRunnersError) || error instanceof AbortedError) throw error;
     return [{ what: 'files', ok: false, found: error.message }];
   }
-  findings.push(...checkBudgets(report, options));
-  findings.push(checkConstants(report.manifest, options.constants ?? []));
-  findings.push(checkDuplicates(folder, report.manifest));
-  for (const [name, method] of Object.entries(options.methods)) {
-    findings.push(...(await checkResults(folder, name, method, options)));
-  }
-  return findings;
+  const findings = [
+    { what: 'files', ok: true, found: 'as exported' },
+    checkMethods(manifest, options.methods),
+    ...checkBudgets(folder, options.budgets ?? {}),
+    checkConstants(manifest, options.constants ?? []),
+    checkDuplicates(folder, manifest),
+    ...(await checkRounding(folder, manifest, options.model)),
+  ];
+  const known = Object.entries(options.methods).filter(([name]) => name in manifest.methods);
+  const methods = Object.fromEntries(known);
+  return [...findings, ...(await checkResults(folder, { ...options, methods }))];
 }
 
-function atMost(what: string, count: number, most: number): Finding {
-  return { what, ok: count <= most, found: `${count}, at most ${most}` };
-}
-
-function checkBudgets(report: ExportReport, { budgets = {}, bytes }: CheckOptions): Finding[] {
-  const findings = bytes === undefined ? [] : [atMost('bytes of all files', report.bytes, bytes)];
-  for (const [name, method] of Object.entries(report.methods)) {
-    const budget = budgets[name] ?? {};
-    if (budget.bytes !== undefined) {
-      findings.push(atMost(`${name}: bytes of its program`, method.bytes, budget.bytes));
-    }
-    for (const { ops, instructions } of method.traces) {
-      if (budget.instructions !== undefined) {
-        findings.push(atMost(`${name}: instructions`, instructions, budget.instructions));
-      }
-      for (const [op, most] of Object.entries({ astype: 0, ...budget.ops })) {
-        findings.push(atMost(`${name}: ${op}`, ops[op] ?? 0, most));
-      }
-    }
-  }
-  return findings;
+function checkMethods(manifest: Manifest, methods: CheckOptions['methods']): Finding {
+  const [exported, own] = [Object.keys(manifest.methods), Object.keys(methods)];
+  const missing = own.filter((name) => !exported.includes(name));
+  const surplus = exported.filter((name) => !own.includes(name));
+  const wrong = [
+    ...(missing.length > 0 ? [`without ${missing.join(', ')}`] : []),
+    ...(surplus.length > 0 ? [`the model has no ${surplus.join(', ')}`] : []),
+  ];
+  const ok = wrong.length === 0;
+  return { what: 'methods', ok, found: ok ? exported.join(', ') : wrong.join('; ') };
 }
 
 function checkConstants({ constants }: Manifest, names: readonly string[]): Finding {
@@ -123,93 +129,4 @@ function checkDuplicates(folder: string, manifest: Manifest): Finding {
       found: ok ? `${seen.size}` : duplicates.join(', '),
     };
   });
-}
-
-async function checkResults(
-  folder: string,
-  name: string,
-  method: Method | readonly Method[],
-  { tolerance = 1e-4, run = runHere }: CheckOptions,
-): Promise<Finding[]> {
-  const findings: Finding[] = [];
-  for (const trace of tracesOf(method)) {
-    const sizes = untracedSize(trace);
-    const inputs = exampleInputs(trace, sizes);
-    const expected = eagerly(trace, inputs, sizes);
-    const what = `${name}: results at ${JSON.stringify(sizes)}`;
-    try {
-      const outputs = await run(folder, name, { ...inputs, ...ungiven(trace, sizes) });
-      const error = await largestError(outputs, expected);
-      const found = `${error.toExponential(1)} of their range, at most ${tolerance.toExponential(0)}`;
-      findings.push({ what, ok: error <= tolerance, found });
-    } catch (error) {
-      if (!(error instanceof MlxRunnersError)) throw error;
-      findings.push({ what, ok: false, found: error.message });
-    }
-  }
-  return findings;
-}
-
-async function runHere(...[folder, method, inputs]: Parameters<RunExport>): Promise<Arrays> {
-  using model = loadExport(folder);
-  using session = model.session();
-  return (await session.run(method, inputs)).outputs;
-}
-
-/** Random numbers; integers are 0 or 1, which name something in any table of two rows. */
-function exampleInputs({ inputs }: Method, sizes: Sizes): Arrays {
-  return Object.fromEntries(
-    Object.entries(inputs).map(([name, { dtype, shape }], i) => {
-      const concrete = shape.map((size) => (typeof size === 'string' ? sizes[size] : size));
-      const key = mx.randomKey(i);
-      const array = dtype.includes('float')
-        ? mx.randomNormal(key, concrete).astype(dtype)
-        : mx.randomInteger(key, concrete, 0, 2).astype(dtype);
-      return [name, array];
-    }),
-  );
-}
-
-function eagerly(method: Method, inputs: Arrays, sizes: Sizes): Arrays {
-  const states = Object.entries(method.states ?? {}).map(
-    ([name, { dtype, shape }]) => [name, mx.zeros(shape, dtype)] as const,
-  );
-  return method.run(inputs, sizes, Object.fromEntries(states));
-}
-
-/** The dimensions that no input's shape has. */
-function ungiven({ inputs }: Method, sizes: Sizes): Record<string, number> {
-  const bound = new Set<unknown>(Object.values(inputs).flatMap(({ shape }) => shape));
-  return Object.fromEntries(Object.entries(sizes).filter(([name]) => !bound.has(name)));
-}
-
-async function largestError(actual: Arrays, expected: Arrays): Promise<number> {
-  let largest = 0;
-  for (const [name, array] of Object.entries(expected)) {
-    if (actual[name]?.shape.join() !== array.shape.join()) {
-      throw new ProgramError(`${name} has another shape than in the model.`);
-    }
-    const [a, b] = [await numbers(actual[name]), await numbers(array)];
-    const finite = b.filter((value) => Number.isFinite(value));
-    const range = rangeOf(finite);
-    for (const [i, value] of b.entries()) {
-      if (Object.is(a[i], value)) continue;
-      const error = Math.abs(a[i] - value) / (range || 1);
-      largest = Math.max(largest, Number.isNaN(error) ? Infinity : error);
-    }
-  }
-  return largest;
-}
-
-function rangeOf(values: readonly number[]): number {
-  let [low, high] = [Infinity, -Infinity];
-  for (const value of values) {
-    low = Math.min(low, value);
-    high = Math.max(high, value);
-  }
-  return Math.max(high - low, 0);
-}
-
-async function numbers(array: MxArray): Promise<number[]> {
-  return Array.from(await array.data(), Number);
 }

@@ -30,12 +30,12 @@ export class ConstantStore implements Constants {
   name(given: string, array: MxArray): string {
     const seen = this.#byArray.get(array);
     if (seen !== undefined) return seen;
-    const hash = sha256(bytesOf(array));
-    const content = `${array.dtype}[${array.shape.join()}] ${hash}`;
+    // Of dtype and shape, too: the same bytes may be several constants.
+    const content = sha256(`${array.dtype}[${array.shape.join()}] ${sha256(bytesOf(array))}`);
     let name = this.#names.get(content);
     if (name === undefined) {
       const free = !given.startsWith(unnamed) && !this.#arrays.has(given);
-      name = free ? given : `${unnamed}${hash.slice(0, 16)}`;
+      name = free ? given : `${unnamed}${content.slice(0, 16)}`;
       this.#names.set(content, name);
       this.#arrays.set(name, array);
     }

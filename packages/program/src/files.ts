@@ -1,7 +1,9 @@
 /** Reading the files of an export: sizes, hashes, JSON by a schema. */
-import { createHash, type Hash } from 'node:crypto';
-import { closeSync, fstatSync, openSync, readFileSync, readSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { createReadStream, readFileSync, statSync } from 'node:fs';
 import { checkRegularFile, printable, ProgramError, systemReason } from '@mlx-runners/mlx-core';
+import { issueReason } from '@mlx-runners/mlx-core/check-options';
+import { throwIfAborted } from '@mlx-runners/mlx-core/errors';
 import type { z } from 'zod';
 
 export interface FileFacts {
@@ -13,43 +15,49 @@ export function sha256(content: string | Uint8Array): string {
   return createHash('sha256').update(content).digest('hex');
 }
 
-/** Size and hash of a file of any size. */
-export function fileFacts(path: string): FileFacts {
-  return reading(path, () => {
-    const file = openSync(path, 'r');
-    try {
-      const hash = createHash('sha256');
-      hashAll(file, hash);
-      return { bytes: fstatSync(file).size, sha256: hash.digest('hex') };
-    } finally {
-      closeSync(file);
+/**
+ * Size and hash of a file of any size.
+ *
+ * @throws ProgramError when it can't be read
+ */
+export async function fileFacts(path: string, signal?: AbortSignal): Promise<FileFacts> {
+  const hash = createHash('sha256');
+  let bytes = 0;
+  try {
+    checkRegularFile(path);
+    for await (const block of createReadStream(path, { highWaterMark: 1 << 20, signal })) {
+      hash.update(block as Buffer);
+      bytes += (block as Buffer).length;
     }
-  });
+  } catch (error) {
+    throwIfAborted(signal);
+    throw unreadable(path, error);
+  }
+  return { bytes, sha256: hash.digest('hex') };
 }
 
-function hashAll(file: number, hash: Hash): void {
-  const block = Buffer.alloc(1 << 20);
-  for (;;) {
-    const read = readSync(file, block, 0, block.length, null);
-    if (read === 0) return;
-    hash.update(block.subarray(0, read));
+/** In bytes; undefined where no file is. */
+export function fileSize(path: string): number | undefined {
+  try {
+    const stats = statSync(path);
+    return stats.isFile() ? stats.size : undefined;
+  } catch {
+    return undefined;
   }
 }
 
 /** @throws ProgramError when it can't be read */
 export function readText(path: string): string {
-  return reading(path, () => {
+  try {
     checkRegularFile(path);
     return readFileSync(path, 'utf8');
-  });
+  } catch (error) {
+    throw unreadable(path, error);
+  }
 }
 
-function reading<T>(path: string, read: () => T): T {
-  try {
-    return read();
-  } catch (cause) {
-    throw new ProgramError(`${path} can't be read: ${systemReason(cause)}.`, { cause });
-  }
+function unreadable(path: string, cause: unknown): ProgramError {
+  return new ProgramError(`${path} can't be read: ${systemReason(cause)}.`, { cause });
 }
 
 /**
@@ -73,11 +81,13 @@ export function parsed<Schema extends z.ZodType>(
     throw new ProgramError(`${path} is not ${what}: ${printable(reason)}.`, { cause });
   }
   if (result.success) return result.data;
-  const problems = result.error.issues.slice(0, 3).map(({ path: place, message }) => {
+  const problems = result.error.issues.slice(0, 3).map((issue) => {
     // Zod speaks of JavaScript's values, of which JSON lacks one.
-    const reason = message.replace(/^Invalid input: /, '').replace('received undefined', 'missing');
-    const shown = place.length > 0 ? `${printable(place.join('.'), 60)}: ` : '';
-    return shown + printable(reason, 80);
+    const reason = issueReason(issue)
+      .replace(/^Invalid input: /, '')
+      .replace('received undefined', 'missing');
+    const place = issue.path.length > 0 ? `${printable(issue.path.join('.'), 60)}: ` : '';
+    return place + printable(reason, 80);
   });
   throw new ProgramError(`${path} is not ${what}: ${problems.join('; ')}.`);
 }

@@ -1,18 +1,18 @@
 /** Several traces of one method become one graph, in which sizes are expressions of the dimensions. */
-import { bytesOf, opRows, type OpRow } from '@mlx-runners/mlx-core/program';
 import { ProgramError } from '@mlx-runners/mlx-core/errors';
+import { opRows, type OpRow } from '@mlx-runners/mlx-core/program';
+import { at, place } from './compare.js';
 import type { Argument, ArrayType, Graph, Instruction } from './graph.js';
 import type { Method } from './method.js';
 import { SizeFitter } from './size-fitter.js';
 import type { Size, Sizes } from './sizes.js';
-import type { Constant, Trace } from './trace.js';
+import type { Trace } from './trace.js';
 
 /**
  * @throws ProgramError that names op, argument and line of what differs between traces in a way that no
  *   expression of the dimensions gives
  */
 export function fitTraces(method: Method, traces: readonly Trace[]): Graph {
-  checkComparable(traces);
   const [{ graph }] = traces;
   const points = traces.map(({ sizes }) => sizes);
   const fitter = new SizeFitter(Object.keys(graph.dimensions), points);
@@ -36,16 +36,6 @@ export function fitTraces(method: Method, traces: readonly Trace[]): Graph {
   return { ...graph, types, instructions };
 }
 
-/** @throws ProgramError where traces differ in more than numbers */
-export function checkComparable(traces: readonly Trace[]): void {
-  for (const other of traces.slice(1)) checkSameStructure(traces[0], other);
-  checkSameConstants(traces);
-}
-
-function place({ op, source }: Instruction): string {
-  return `${op} at ${source}`;
-}
-
 const rows = (): Map<string, OpRow> => new Map(opRows().map((row) => [row.name, row]));
 let rowsByName: Map<string, OpRow> | undefined;
 
@@ -54,77 +44,9 @@ function argumentName(op: string, position: number): string {
   return rowsByName.get(op)?.params[position]?.name ?? `argument ${position}`;
 }
 
-function at(sizes: Sizes): string {
-  const dimensions = Object.entries(sizes).map(([name, value]) => `${name} = ${value}`);
-  return dimensions.join(', ');
-}
-
 function seen(points: readonly Sizes[], values: readonly unknown[]): string {
   const shown = points.slice(0, 4).map((sizes, i) => `${String(values[i])} at ${at(sizes)}`);
   return shown.join('; ');
-}
-
-function checkSameStructure(first: Trace, other: Trace): void {
-  const [a, b] = [first.graph.instructions, other.graph.instructions];
-  for (let i = 0; i < Math.max(a.length, b.length); i++) {
-    const same =
-      i < a.length &&
-      i < b.length &&
-      a[i].op === b[i].op &&
-      a[i].results.length === b[i].results.length &&
-      shapeOfCall(a[i]) === shapeOfCall(b[i]);
-    if (same) continue;
-    const said = (instruction: Instruction | undefined): string =>
-      instruction === undefined
-        ? 'nothing more is computed'
-        : `comes ${place(instruction)}, which gives ${instruction.results.length}`;
-    throw new ProgramError(
-      `The method computes other things at other sizes: after ${i} ops, at ${at(first.sizes)} ` +
-        `${said(a[i])}; at ${at(other.sizes)} ${said(b[i])}. ` +
-        'Declare dimensions so that a branch is always or never taken, or export two traces.',
-    );
-  }
-  const results = ({ graph }: Trace): string =>
-    [...graph.outputs, ...graph.states.map((state) => ({ ...state, value: state.next }))]
-      .map(({ name, value }) => `${name} is value ${value}`)
-      .join(', ');
-  if (results(first) !== results(other)) {
-    throw new ProgramError(
-      `The method returns other things at other sizes: at ${at(first.sizes)} ${results(first)}; ` +
-        `at ${at(other.sizes)} ${results(other)}.`,
-    );
-  }
-}
-
-/** What an instruction reads, and of which kinds its arguments are: all but the numbers in them. */
-function shapeOfCall({ args }: Instruction): string {
-  const kinds = args.map((arg) => {
-    if (typeof arg === 'number') return 'number';
-    if (typeof arg === 'object' && arg !== null && 'list' in arg) return arg.list.length;
-    return arg;
-  });
-  return JSON.stringify(kinds);
-}
-
-function checkSameConstants(traces: readonly Trace[]): void {
-  const [{ constants }] = traces;
-  for (const [name, first] of constants) {
-    for (const { sizes, constants: others } of traces.slice(1)) {
-      const other = others.get(name);
-      if (other && sameContent(first, other)) continue;
-      throw new ProgramError(
-        `${name}, made in JavaScript and first used at ${first.source}, has other values at ` +
-          `${at(traces[0].sizes)} than at ${at(sizes)}. Compute it with ops (mx.arange), or make it of ` +
-          'the largest size and slice it.',
-      );
-    }
-  }
-}
-
-function sameContent({ array: a }: Constant, { array: b }: Constant): boolean {
-  if (a === b) return true;
-  if (a.dtype !== b.dtype || a.shape.join() !== b.shape.join()) return false;
-  return Buffer.compare(bytesOf(a), bytesOf(b)) === 0;
 }
 
 function fittedType(
@@ -152,7 +74,7 @@ function fittedType(
 
 function unfitted(what: string, points: readonly Sizes[], values: readonly unknown[]): never {
   throw new ProgramError(
-    `${what} is no expression of the dimensions (+, ×, floor division, max): ${seen(points, values)}.`,
+    `${what} is no expression of the dimensions (+, ×, floor division, max or min, of two at most): ${seen(points, values)}.`,
   );
 }
 

@@ -2,6 +2,7 @@
  * The files of an exported model, as zod schemas. What may change without a new format version: nothing
  * but ops that are added to the table.
  */
+import { printable } from '@mlx-runners/mlx-core/errors';
 import { dtypeNames } from '@mlx-runners/mlx-core/program';
 import { z } from 'zod';
 import type { Size } from './sizes.js';
@@ -9,14 +10,47 @@ import type { Size } from './sizes.js';
 /** Of manifest and programs. Raised when an older reader would misunderstand them. */
 export const formatVersion = 1;
 
-const name = z.string().min(1).max(512);
+/** What is where in the folder. */
+export const manifestName = 'manifest.json';
+export const weightsName = 'weights.safetensors';
+
+export function programPath(method: string): string {
+  return `programs/${method}.json`;
+}
+
+// Fit for messages as they are, and no name that JavaScript's objects take for something else.
+const name = z
+  .string()
+  .min(1)
+  .max(512)
+  .regex(/^(?!__proto__$)[^\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]+$/u, 'has characters that no name has');
+
+/** Methods become files: `programs/<method>.json`. */
+export const methodName = z
+  .string()
+  .max(100)
+  .regex(
+    /^(?!__proto__$)[A-Za-z_][\w-]*$/,
+    'must be named by letters, digits, _ and -, and begin with a letter or _',
+  );
+
+/** Of a file in the folder. No part of it leads anywhere else. */
+export const filePath = z
+  .string()
+  .max(512)
+  .regex(
+    /^(?!(?:.*\/)?\.+(?:\/|$))(?!__proto__$)[\w.-]+(?:\/[\w.-]+)*$/,
+    'must be the path of a file inside the folder, of letters, digits, _, . and -',
+  );
+
 const index = z.int().min(0).max(0xffffffff);
 const dtype = z.enum(dtypeNames);
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/, 'has to be a SHA-256 in hexadecimal digits');
 
-const size: z.ZodType<Size> = z.lazy(() =>
-  z.union([z.int(), name, z.tuple([z.enum(['+', '*', '//', 'max']), size, size])]),
+const sizeTree: z.ZodType<Size> = z.lazy(() =>
+  z.union([z.int(), name, z.tuple([z.enum(['+', '*', '//', 'max']), sizeTree, sizeTree])]),
 );
+const size = sizeTree.refine((tree) => isShallow(tree, 100), 'is nested too deeply');
 const shape = z.array(size).max(64);
 const fixedShape = z.array(z.int().min(0).max(0x7fffffff)).max(64);
 
@@ -27,12 +61,13 @@ const dimension = z.strictObject({
 });
 
 const argument = z.union([
+  // Most are slots, and the first that fits is taken.
+  z.strictObject({ slot: index }),
   z.null(),
   z.number(),
   z.boolean(),
-  z.string(),
+  z.string().max(512),
   z.strictObject({ size }),
-  z.strictObject({ slot: index }),
   z.strictObject({ slots: z.array(index) }),
   z.strictObject({ list: z.array(size) }),
   // What JSON has no number for.
@@ -48,20 +83,31 @@ const instruction = z.strictObject({
   source: index,
 });
 
-const traceFile = z.strictObject({
-  dimensions: z.record(name, dimension),
-  limits: z.array(z.strictObject({ size, max: z.int() })),
-  slots: index,
-  inputs: z.array(typedSlot.extend({ name })),
-  states: z.array(z.strictObject({ name, slot: index, next: index })),
-  constants: z.array(z.strictObject({ name, slot: index })),
-  outputs: z.array(typedSlot.extend({ name })),
-  instructions: z.array(instruction),
-});
+const traceFile = z
+  .strictObject({
+    dimensions: z.record(name, dimension),
+    limits: z.array(z.strictObject({ size, max: z.int() })),
+    slots: index,
+    inputs: z.array(typedSlot.extend({ name })),
+    states: z.array(z.strictObject({ name, slot: index, next: index })),
+    constants: z.array(z.strictObject({ name, slot: index })),
+    outputs: z.array(typedSlot.extend({ name })),
+    instructions: z.array(instruction),
+  })
+  .superRefine(({ dimensions, inputs, states, constants, outputs }, context) => {
+    // A call gives inputs and dimensions by name, as one object.
+    const given = [...inputs, ...Object.keys(dimensions).map((each) => ({ name: each }))];
+    for (const [list, named] of Object.entries({ inputs: given, states, constants, outputs })) {
+      const again = repeated(named.map((each) => each.name));
+      if (again === undefined) continue;
+      const message = `two are called ${printable(again, 60)}`;
+      context.addIssue({ code: 'custom', path: [list], message });
+    }
+  });
 
 export const programFile = z.strictObject({
   formatVersion: z.literal(formatVersion),
-  method: name,
+  method: methodName,
   /** Files and lines of the model, which instructions refer to by number. */
   sources: z.array(name),
   /** Tried in turn: the first whose dimensions fit a call is run. */
@@ -85,17 +131,17 @@ export const manifestFile = z.strictObject({
   constants: z.record(name, z.json()),
   states: z.record(name, z.strictObject({ dtype, shape: fixedShape })),
   methods: z.record(
-    name,
+    methodName,
     z.strictObject({
-      program: name,
+      program: filePath,
       dimensions: z.record(name, dimension),
       inputs: z.record(name, typedName),
       outputs: z.record(name, typedName),
     }),
   ),
-  weights: z.array(name),
+  weights: z.array(filePath),
   /** Every file beside the manifest, by its path. */
-  files: z.record(name, z.strictObject({ bytes: z.int().min(0), sha256 })),
+  files: z.record(filePath, z.strictObject({ bytes: z.int().min(0), sha256 })),
   /** Of this manifest without this line. */
   sha256,
 });
@@ -104,6 +150,17 @@ export type ArgumentFile = z.output<typeof argument>;
 export type TraceFile = z.output<typeof traceFile>;
 export type ProgramFile = z.output<typeof programFile>;
 export type Manifest = z.output<typeof manifestFile>;
+
+function isShallow(tree: Size, depth: number): boolean {
+  if (typeof tree !== 'object') return true;
+  return depth > 0 && isShallow(tree[1], depth - 1) && isShallow(tree[2], depth - 1);
+}
+
+/** The first that was there before. */
+export function repeated(names: readonly string[]): string | undefined {
+  const seen = new Set<string>();
+  return names.find((each) => seen.size === seen.add(each).size);
+}
 
 /** The published JSON Schemas, by file name. */
 export function jsonSchemas(): Record<string, object> {

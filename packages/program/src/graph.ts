@@ -37,7 +37,7 @@ export interface Instruction {
 export interface Dimension {
   readonly min: number;
   readonly max: number;
-  /** Every value is a multiple of this. */
+  /** Every value is a multiple of this: expressions are fitted at such values only, and others refused. */
   readonly multipleOf?: number;
 }
 

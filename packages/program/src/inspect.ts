@@ -1,10 +1,12 @@
 /** What is in an exported model, for people and for checks. */
 import { join } from 'node:path';
 import { mx, type Dtype } from '@mlx-runners/mlx-core';
+import { printable } from '@mlx-runners/mlx-core/errors';
 import { itemSizes } from '@mlx-runners/mlx-core/program';
-import { loadExport, readExport } from './exported-model.js';
+import { modelOf } from './exported-model.js';
 import type { Manifest, TraceFile } from './format.js';
 import { peakBytes } from './memory-estimate.js';
+import { checkedFolder, readExport } from './read-export.js';
 import { formatSize, type Sizes } from './sizes.js';
 
 export interface TraceReport {
@@ -32,9 +34,10 @@ export interface ExportReport {
 
 /** @throws ProgramError when the folder holds no valid export */
 export function inspectExport(folder: string): ExportReport {
+  const read = readExport(checkedFolder('inspectExport()', folder));
   // Refuses what the interpreter would refuse.
-  loadExport(folder).dispose();
-  const { manifest, programs } = readExport(folder);
+  modelOf(folder, read).dispose();
+  const { manifest, programs } = read;
   const methods = programs.map(({ method, traces }) => {
     const { bytes } = manifest.files[manifest.methods[method].program];
     return [method, { bytes, traces: traces.map(reportOf) }] as const;
@@ -80,8 +83,14 @@ function weightBytes(folder: string, manifest: Manifest): ExportReport['weightBy
   return bytes;
 }
 
-function megabytes(bytes: number): string {
-  return `${(bytes / 1e6).toFixed(bytes < 1e7 ? 2 : 1)} MB`;
+const units = ['kB', 'MB', 'GB', 'TB'];
+
+/** `640 bytes`, `1.50 kB`, `23.4 MB`: three digits. */
+function inUnits(bytes: number): string {
+  const unit = units.findLastIndex((_, i) => bytes >= 1000 ** (i + 1));
+  if (unit === -1) return `${bytes} bytes`;
+  const value = bytes / 1000 ** (unit + 1);
+  return `${value.toFixed(value < 10 ? 2 : value < 100 ? 1 : 0)} ${units[unit]}`;
 }
 
 /** The report as lines of text. */
@@ -93,11 +102,13 @@ export function formatReport({
 }: ExportReport): string {
   const { model, dtype, mlx, constants } = manifest;
   const origin = [model.id, model.revision, model.license].filter(Boolean).join(', ');
-  const ofDtypes = Object.entries(weights).map(([name, bytes]) => `${name} ${megabytes(bytes)}`);
+  const ofDtypes = Object.entries(weights).map(([name, bytes]) => `${name} ${inUnits(bytes)}`);
   const lines = [
     `${origin}; ${dtype}; format ${manifest.formatVersion}, MLX ${mlx}`,
-    `weights ${ofDtypes.join(', ') || 'none'}; states ${megabytes(sums.stateBytes)}; all files ${megabytes(sums.bytes)}`,
-    ...Object.entries(constants).map(([name, value]) => `  ${name}: ${JSON.stringify(value)}`),
+    `weights ${ofDtypes.join(', ') || 'none'}; states ${inUnits(sums.stateBytes)}; all files ${inUnits(sums.bytes)}`,
+    ...Object.entries(constants).map(
+      ([name, value]) => `  ${name}: ${printable(JSON.stringify(value))}`,
+    ),
   ];
   for (const [name, { traces }] of Object.entries(methods)) {
     const { inputs, outputs } = manifest.methods[name];
@@ -121,7 +132,7 @@ function formatTrace(trace: TraceReport): string[] {
   const ops = Object.entries(trace.ops).map(([op, count]) => `${op} ${count}`);
   const { smallest, largest } = trace.peakBytes;
   const peak =
-    smallest === largest ? megabytes(largest) : `${megabytes(smallest)} to ${megabytes(largest)}`;
+    smallest === largest ? inUnits(largest) : `${inUnits(smallest)} to ${inUnits(largest)}`;
   return [
     ...(ranges.length > 0 ? [`  ${ranges.join('; ')}`] : []),
     `  ${trace.instructions} instructions, ${trace.temporaries} temporary slots, about ${peak}`,

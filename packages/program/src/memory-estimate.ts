@@ -19,24 +19,14 @@ const views = new Set([
 ]);
 
 // Those of which a result takes over an operand's memory, when nothing else needs that.
-const inPlace = new Set([
-  ...['add', 'subtract', 'multiply', 'divide', 'maximum', 'minimum', 'power', 'negative', 'square'],
-  ...[
-    'sqrt',
-    'rsqrt',
-    'exp',
-    'log',
-    'log10',
-    'sin',
-    'cos',
-    'tanh',
-    'sigmoid',
-    'erf',
-    'gelu',
-    'abs',
-  ],
-  ...['softmax', 'layerNorm', 'rmsNorm', 'astype'],
-]);
+const inPlace = new Set(
+  [
+    'abs negative sign square sqrt rsqrt exp expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan',
+    'sinh cosh tanh arcsinh arccosh arctanh sigmoid erf erfinv gelu floor ceil round logicalNot',
+    'add subtract multiply divide remainder power maximum minimum arctan2 logaddexp logicalAnd logicalOr',
+    'bitwiseAnd bitwiseOr bitwiseXor leftShift rightShift where clip softmax layerNorm rmsNorm astype',
+  ].flatMap((names) => names.split(' ')),
+);
 
 /** A piece of memory, which values share that are views of one another. */
 interface Buffer {
@@ -58,7 +48,6 @@ function slotsRead(args: readonly ArgumentFile[]): number[] {
 
 /** The most bytes that temporary arrays of a trace take at once, outputs included. */
 export function peakBytes(trace: TraceFile, sizes: Sizes): number {
-  const buffers: Buffer[] = [];
   const inSlot = new Map<number, Buffer>();
   const given = [...trace.inputs, ...trace.constants, ...trace.states];
   for (const { slot } of given) {
@@ -77,7 +66,6 @@ export function peakBytes(trace: TraceFile, sizes: Sizes): number {
         ? read[0]
         : { bytes, firstUse: at, lastUse: at, temporary: true };
       inSlot.set(slot, buffer);
-      if (!views.has(op)) buffers.push(buffer);
       return { buffer, donors: inPlace.has(op) ? read : [] };
     });
   });
@@ -85,12 +73,14 @@ export function peakBytes(trace: TraceFile, sizes: Sizes): number {
   for (const { slot } of trace.outputs) inSlot.get(slot)!.lastUse = end;
   for (const { next } of trace.states) inSlot.get(next)!.lastUse = end;
 
+  let living: Buffer[] = [];
   let alive = 0;
   let peak = 0;
   let chunk = { instructions: 0, bytes: 0 };
   for (const [at, results] of made.entries()) {
     for (const { buffer, donors } of results) {
       if (!buffer.temporary || buffer.firstUse !== at) continue;
+      living.push(buffer);
       chunk.bytes += buffer.bytes;
       const donor = donors.find(
         ({ temporary, lastUse, bytes }) => temporary && lastUse === at && bytes === buffer.bytes,
@@ -102,11 +92,11 @@ export function peakBytes(trace: TraceFile, sizes: Sizes): number {
     chunk.instructions += 1;
     if (chunk.instructions < chunkInstructions && chunk.bytes < chunkBytes) continue;
     chunk = { instructions: 0, bytes: 0 };
-    for (const buffer of buffers) {
-      if (buffer.lastUse > at || buffer.firstUse > at) continue;
+    living = living.filter((buffer) => {
+      if (buffer.lastUse > at) return true;
       alive -= buffer.bytes;
-      buffer.bytes = 0;
-    }
+      return false;
+    });
   }
   return peak;
 }

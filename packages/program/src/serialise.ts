@@ -1,4 +1,5 @@
 /** From graphs to what is written as `programs/<method>.json`. */
+import { printable } from '@mlx-runners/mlx-core/errors';
 import { formatVersion, type ArgumentFile, type ProgramFile, type TraceFile } from './format.js';
 import type { Argument, Graph } from './graph.js';
 import { assignSlots } from './slots.js';
@@ -6,7 +7,9 @@ import { assignSlots } from './slots.js';
 /** @param graphs the method's traces, the most special first */
 export function serialise(method: string, graphs: readonly Graph[]): ProgramFile {
   const sources = new Map<string, number>();
-  const sourceNumber = (source: string): number => {
+  const sourceNumber = (given: string): number => {
+    // Messages show it, and it goes where a file's name goes.
+    const source = printable(given, 500);
     if (!sources.has(source)) sources.set(source, sources.size);
     return sources.get(source)!;
   };

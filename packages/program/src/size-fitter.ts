@@ -3,7 +3,8 @@
  * up before (the declared dimensions, and those of earlier arrays), then as an expression of one or two
  * of them, the simplest first.
  */
-import { compute, evaluateSize, floorDivide, plus, times, type Size, type Sizes } from './sizes.js';
+import { gcd, lineThrough, withSlope } from './digital-line.js';
+import { evaluateSize, floorDivide, plus, times, type Size, type Sizes } from './sizes.js';
 
 /** An integer at each of the traced sizes. */
 type Column = readonly number[];
@@ -13,10 +14,16 @@ interface Known {
   column: Column;
 }
 
-// Strides, hops and paddings are rarely larger, and each is one pass over the columns.
-const largestDivisor = 512;
-// Sums and products are looked for among the first few: the dimensions, and what they turn into.
+/** An expression; the smaller its divisor, the likelier it is meant. */
+interface Found {
+  size: Size;
+  divisor: number;
+}
+
+// Two at a time are looked at among the first few: the dimensions, and what they turn into.
 const mostPaired = 12;
+// Factors of a rounded number are looked for up to here, and as cofactors of these.
+const largestTried = 1024;
 
 export class SizeFitter {
   readonly #points: readonly Sizes[];
@@ -52,26 +59,61 @@ export class SizeFitter {
   }
 
   #search(column: Column): Size | undefined {
-    for (const find of [affine, clamped, roundedUp, divided]) {
-      for (const known of this.#known) {
-        const size = find(column, known);
-        if (size !== undefined && this.#gives(size, column)) return size;
-      }
-    }
-    return this.#pairs(column);
+    return (
+      this.#simplest(column, this.#known) ??
+      this.#first(column, () => this.#weighted(column)) ??
+      this.#simplest(column, this.#pairs())
+    );
   }
 
-  #pairs(column: Column): Size | undefined {
-    const candidates = this.#known.slice(0, mostPaired);
-    for (const find of [sum, padding, product]) {
-      for (const a of candidates) {
-        for (const b of candidates) {
-          const size = find(column, a, b);
-          if (size !== undefined && this.#gives(size, column)) return size;
-        }
+  /** Expressions of one size, those without rounding first. */
+  #simplest(column: Column, candidates: readonly Known[]): Size | undefined {
+    const each = function* (find: (column: Column, known: Known) => Found | undefined) {
+      for (const known of candidates) {
+        const found = find(column, known);
+        if (found) yield found;
       }
-    }
+    };
+    return (
+      this.#first(column, () => each(affine)) ??
+      this.#first(column, () => each(clamped)) ??
+      this.#first(column, () => byDivisor(each(multiple))) ??
+      this.#first(column, () => byDivisor(each(rounded))) ??
+      this.#first(column, () => byDivisor(each(padding)))
+    );
+  }
+
+  #first(column: Column, find: () => Iterable<Found>): Size | undefined {
+    for (const { size } of find()) if (this.#gives(size, column)) return size;
     return undefined;
+  }
+
+  *#weighted(column: Column): Iterable<Found> {
+    for (const [a, b] of this.#paired()) {
+      const found = weightedSum(column, a, b);
+      if (found) yield found;
+    }
+  }
+
+  *#paired(): Iterable<[Known, Known]> {
+    const candidates = this.#known.slice(0, mostPaired);
+    for (const [i, a] of candidates.entries()) {
+      for (const b of candidates.slice(i)) yield [a, b];
+    }
+  }
+
+  /** Products, sums, differences and maxima of two. */
+  #pairs(): Known[] {
+    return [...this.#paired()].flatMap(([a, b]) => {
+      const of = (size: Size): Known => ({
+        size,
+        column: this.#points.map((sizes) => evaluateSize(size, sizes)),
+      });
+      const product = of(times(a.size, b.size));
+      if (a === b) return [product];
+      const difference = of(plus(a.size, times(b.size, -1)));
+      return [product, of(plus(a.size, b.size)), difference, of(['max', a.size, b.size])];
+    });
   }
 
   #gives(size: Size, column: Column): boolean {
@@ -79,101 +121,127 @@ export class SizeFitter {
   }
 }
 
-function differing(column: Column): [number, number] {
-  const other = column.findIndex((value) => value !== column[0]);
-  return [0, other];
+function byDivisor(found: Iterable<Found>): Found[] {
+  return [...found].sort((a, b) => a.divisor - b.divisor);
 }
 
 /** a · d + b */
-function affine(column: Column, { size, column: d }: Known): Size | undefined {
-  const [i, j] = differing(d);
-  if (j < 0) return undefined;
-  const slope = (column[j] - column[i]) / (d[j] - d[i]);
-  if (!Number.isInteger(slope) || slope === 0) return undefined;
-  return plus(times(size, slope), column[i] - slope * d[i]);
+function affine(column: Column, { size, column: d }: Known): Found | undefined {
+  const i = d.findIndex((value) => value !== d[0]);
+  if (i < 0) return undefined;
+  const slope = (column[i] - column[0]) / (d[i] - d[0]);
+  if (!Number.isSafeInteger(slope) || slope === 0) return undefined;
+  return { size: plus(times(size, slope), column[0] - slope * d[0]), divisor: 1 };
 }
 
-/** max(d, b) */
-function clamped(column: Column, { size }: Known): Size | undefined {
-  return ['max', size, Math.min(...column)];
+/** max(a · d + b, e), or min */
+function clamped(column: Column, known: Known): Found | undefined {
+  const negated = column.map((value) => -value);
+  const size = atLeast(column, known) ?? times(atLeast(negated, known) ?? 0, -1);
+  return size === 0 ? undefined : { size, divisor: 1 };
 }
 
-/** The whole numbers b for which (a · d + b) // c gives the column. */
-function offsets(column: Column, d: Column, a: number, c: number): [number, number] {
-  const from = Math.max(...column.map((value, i) => c * value - a * d[i]));
-  const to = Math.min(...column.map((value, i) => c * value - a * d[i] + c - 1));
-  return [from, to];
+function atLeast(column: Column, { size, column: d }: Known): Size | undefined {
+  const least = Math.min(...column);
+  const above = column.flatMap((value, i) => (value > least ? [i] : []));
+  const [i] = above;
+  const j = above.find((each) => d[each] !== d[i]);
+  const slope =
+    j === undefined
+      ? steepEnough(column[i] - least, d[i], d)
+      : (column[j] - column[i]) / (d[j] - d[i]);
+  if (!Number.isSafeInteger(slope) || slope === 0) return undefined;
+  const line = (k: number): number => column[i] + slope * (d[k] - d[i]);
+  if (!column.every((value, k) => value === Math.max(line(k), least))) return undefined;
+  return ['max', plus(times(size, slope), column[i] - slope * d[i]), least];
 }
 
-/** Of the offsets that fit, the one that is most likely meant: none, or rounding up. */
-function likely([from, to]: readonly [number, number], c: number): number {
-  if (from <= 0 && 0 <= to) return 0;
-  return from <= c - 1 && c - 1 <= to ? c - 1 : from;
+/** The slope of a line that falls by so much from the one end of a size to the value beside it. */
+function steepEnough(fall: number, from: number, d: Column): number {
+  const gaps = d.map((value) => from - value).filter((gap) => gap !== 0);
+  const nearest = gaps.reduce((a, b) => (Math.abs(b) < Math.abs(a) ? b : a), Infinity);
+  return Math.sign(nearest) * Math.ceil(fall / Math.abs(nearest));
 }
 
-/** (a · d + b) // c, with the smallest c */
-function divided(column: Column, { size, column: d }: Known): Size | undefined {
-  const low = d.indexOf(Math.min(...d));
-  const high = d.indexOf(Math.max(...d));
-  if (d[low] === d[high]) return undefined;
-  const slope = (column[high] - column[low]) / (d[high] - d[low]);
-  for (let c = 2; c <= largestDivisor; c++) {
-    // Rounding moves either end by less than one.
-    const a = Math.round(slope * c);
-    const range = offsets(column, d, a, c);
-    if (a > 0 && range[0] <= range[1]) {
-      return floorDivide(plus(times(size, a), likely(range, c)), c);
-    }
+/** m · ⌊(a · d + b) / c⌋ + e */
+function rounded(column: Column, { size, column: d }: Known): Found | undefined {
+  for (const m of divisors(commonStep(column))) {
+    const [whole, rest] = quotients(column, m);
+    const line = lineThrough(d, whole);
+    if (!line) continue;
+    const inner = floorDivide(plus(times(size, line.a), line.b), line.c);
+    return { size: plus(times(inner, m), rest), divisor: line.c };
   }
   return undefined;
 }
 
-/** c · ((d + b) // c): d as a multiple of c */
-function roundedUp(column: Column, { size, column: d }: Known): Size | undefined {
-  for (let c = 2; c <= largestDivisor; c++) {
-    if (column.some((value) => value % c !== 0)) continue;
-    const range = offsets(
-      column.map((value) => value / c),
-      d,
-      1,
-      c,
-    );
-    if (range[0] <= range[1]) {
-      return times(floorDivide(plus(size, likely(range, c)), c), c);
-    }
+/** c · ⌊(d + b) / c⌋ + e */
+function multiple(column: Column, { size, column: d }: Known): Found | undefined {
+  for (const c of divisors(commonStep(column))) {
+    const [whole, rest] = quotients(column, c);
+    const line = c === 1 ? undefined : withSlope([1, c], d, whole);
+    if (!line) continue;
+    const inner = floorDivide(plus(size, line.b), c);
+    return { size: plus(times(inner, c), rest), divisor: c };
   }
   return undefined;
 }
 
-/** d + e + b, or d − e + b */
-function sum(column: Column, a: Known, b: Known): Size | undefined {
-  if (a === b) return undefined;
-  for (const sign of [1, -1]) {
-    const rest = column[0] - a.column[0] - sign * b.column[0];
-    const fits = column.every((value, i) => value === a.column[i] + sign * b.column[i] + rest);
-    if (fits) return plus(plus(a.size, times(b.size, sign)), rest);
-  }
-  return undefined;
-}
-
-/** What d lacks to a multiple of c, or goes beyond one: c · ((d + b) // c) − d, with either sign. */
-function padding(column: Column, a: Known, b: Known): Size | undefined {
-  if (a !== b) return undefined;
-  const { size, column: d } = a;
-  const above = roundedUp(
+/** What d lacks to a multiple of c, or goes beyond one: c · ⌊(d + b) / c⌋ − d, with either sign. */
+function padding(column: Column, known: Known): Found | undefined {
+  const { size, column: d } = known;
+  const above = multiple(
     column.map((value, i) => value + d[i]),
-    a,
+    known,
   );
-  if (above !== undefined) return plus(above, times(size, -1));
-  const below = roundedUp(
+  if (above) return { ...above, size: plus(above.size, times(size, -1)) };
+  const below = multiple(
     column.map((value, i) => d[i] - value),
-    a,
+    known,
   );
-  return below === undefined ? undefined : plus(size, times(below, -1));
+  return below && { ...below, size: plus(size, times(below.size, -1)) };
 }
 
-/** a · d · e + b, also d · d */
-function product(column: Column, a: Known, b: Known): Size | undefined {
-  const products = a.column.map((value, i) => compute('*', value, b.column[i]));
-  return affine(column, { size: times(a.size, b.size), column: products });
+/** Of which all differences between values are multiples. */
+function commonStep(column: Column): number {
+  return column.reduce((common, value) => gcd(common, value - column[0]), 0);
+}
+
+/** A column whose values all leave the same rest. */
+function quotients(column: Column, by: number): [whole: Column, rest: number] {
+  const rest = column[0] - by * Math.floor(column[0] / by);
+  return [column.map((value) => (value - rest) / by), rest];
+}
+
+/** Some at least, the largest first. */
+function divisors(number: number): number[] {
+  const found = new Set<number>();
+  for (let i = 1; i <= largestTried && i * i <= number; i++) {
+    if (number % i === 0) found.add(i).add(number / i);
+  }
+  return [...found].sort((a, b) => b - a);
+}
+
+/** a · d + b · e + f */
+function weightedSum(column: Column, { size, column: d }: Known, other: Known): Found | undefined {
+  const e = other.column;
+  const [i, j] = independent(d, e);
+  if (j === undefined) return undefined;
+  const det = minor(d, e, i, j);
+  const a = minor(column, e, i, j) / det;
+  const b = minor(d, column, i, j) / det;
+  if (!Number.isSafeInteger(a) || !Number.isSafeInteger(b) || a === 0 || b === 0) return undefined;
+  const sum = plus(times(size, a), times(other.size, b));
+  return { size: plus(sum, column[0] - a * d[0] - b * e[0]), divisor: 1 };
+}
+
+/** Two points at which two sizes differ from the first point in two directions. */
+function independent(d: Column, e: Column): [number, number?] {
+  const i = d.findIndex((value, k) => value !== d[0] || e[k] !== e[0]);
+  const j = d.findIndex((_, k) => i >= 0 && minor(d, e, i, k) !== 0);
+  return j < 0 ? [i] : [i, j];
+}
+
+function minor(d: Column, e: Column, i: number, j: number): number {
+  return (d[i] - d[0]) * (e[j] - e[0]) - (d[j] - d[0]) * (e[i] - e[0]);
 }

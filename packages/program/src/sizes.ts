@@ -26,6 +26,13 @@ export function evaluateSize(size: Size, sizes: Sizes): number {
   return compute(operator, evaluateSize(left, sizes), evaluateSize(right, sizes));
 }
 
+/** The dimensions that a size is computed from. */
+export function dimensionsOf(size: Size, found = new Set<string>()): Set<string> {
+  if (typeof size === 'string') found.add(size);
+  if (typeof size === 'object') for (const each of size.slice(1)) dimensionsOf(each, found);
+  return found;
+}
+
 export function compute(operator: SizeOperator, a: number, b: number): number {
   switch (operator) {
     case '+':

@@ -1,6 +1,6 @@
 /** From program files to the tables of the interpreter: native/program/tables.cpp reads them. */
 import { ProgramError, type Dtype, type MxArray } from '@mlx-runners/mlx-core';
-import { quoted } from '@mlx-runners/mlx-core/errors';
+import { printable, quoted } from '@mlx-runners/mlx-core/errors';
 import {
   dtypeNumber,
   interned,
@@ -12,6 +12,7 @@ import {
   type ProgramTables,
 } from '@mlx-runners/mlx-core/program';
 import type { ArgumentFile, ProgramFile, TraceFile } from './format.js';
+import { loweredMethod, type LoweredMethod } from './lowered-method.js';
 import { formatSize, type Size, type SizeOperator } from './sizes.js';
 
 /** As in native/program/sizes.h. */
@@ -26,11 +27,7 @@ const sizeOperators: Record<SizeOperator | 'constant' | 'dimension', number> = {
 
 export interface LoweredProgram {
   tables: ProgramTables;
-  /** Inputs, outputs and dimensions of each method, in the order in which the interpreter has them. */
-  methods: Map<
-    string,
-    { number: number; inputs: string[]; outputs: string[]; dimensions: string[] }
-  >;
+  methods: Map<string, LoweredMethod>;
 }
 
 type States = Readonly<Record<string, { dtype: Dtype; shape: readonly number[] }>>;
@@ -73,27 +70,13 @@ class Lowering {
       this.#list(shape, (size) => this.#words.push(size));
     });
     this.#list(programs, (program, number) => {
-      const [first] = program.traces;
-      const inputs = first.inputs.map(({ name }) => name);
-      const outputs = first.outputs.map(({ name }) => name);
-      const dimensions = Object.keys(first.dimensions);
-      methods.set(program.method, { number, inputs, outputs, dimensions });
+      const method = loweredMethod(program, number);
+      methods.set(program.method, method);
+      const { inputs, dimensions } = method;
       this.#words.push(this.#text(program.method));
       this.#list(inputs, (name) => this.#words.push(this.#text(name)));
-      this.#list(dimensions, (name) => this.#words.push(this.#text(name)));
-      this.#list(program.traces, (trace) => {
-        const names = (list: readonly { name: string }[]): string => list.map((x) => x.name).join();
-        const same =
-          names(trace.inputs) === inputs.join() &&
-          names(trace.outputs) === outputs.join() &&
-          Object.keys(trace.dimensions).join() === dimensions.join();
-        if (!same) {
-          throw new ProgramError(
-            `${program.method}: its traces have different inputs, outputs or dimensions.`,
-          );
-        }
-        this.#trace(program, trace);
-      });
+      this.#list(dimensions, ({ name }) => this.#words.push(this.#text(name)));
+      this.#list(program.traces, (trace) => this.#trace(program, trace));
     });
     return { tables: this.#tables(), methods };
   }
@@ -143,7 +126,7 @@ class Lowering {
     const limits = trace.limits.map(({ size, max }) => [
       sizes.number(size),
       max,
-      this.#text(formatSize(size)),
+      this.#text(printable(formatSize(size), 100)),
     ]);
     const instructions = trace.instructions.map(({ op, args, results, source }) => {
       const text = program.sources[source];
@@ -173,19 +156,19 @@ class Lowering {
     for (const { min, max, multipleOf = 1 } of Object.values(trace.dimensions)) {
       words.push(min, max, multipleOf);
     }
-    this.#list(sizes.nodes, (node) => words.push(...node));
-    this.#list(limits, (limit) => words.push(...limit));
+    this.#list(sizes.nodes, (node) => append(words, node));
+    this.#list(limits, (limit) => append(words, limit));
     words.push(trace.slots);
-    this.#list(inputs, (input) => words.push(...input));
+    this.#list(inputs, (input) => append(words, input));
     this.#list(trace.states, ({ name, slot, next }) =>
       words.push(numberOf(this.#stateNumbers, 'state', name), slot, next),
     );
     this.#list(trace.constants, ({ name, slot }) =>
       words.push(numberOf(this.#constantNumbers, 'constant', name), slot),
     );
-    this.#list(outputs, (output) => words.push(...output));
-    this.#list(patches, (patch) => words.push(...patch));
-    this.#list(instructions, (instruction) => words.push(...instruction));
+    this.#list(outputs, (output) => append(words, output));
+    this.#list(patches, (patch) => append(words, patch));
+    this.#list(instructions, (instruction) => append(words, instruction));
   }
 
   #param(row: OpRow, position: number, context: string): OpParam {
@@ -206,7 +189,7 @@ class Lowering {
     else if ('slot' in arg) this.#value(Tag.array, arg.slot);
     else if ('slots' in arg) {
       this.#value(Tag.arrays, this.#lists.length, arg.slots.length);
-      this.#lists.push(...arg.slots);
+      append(this.#lists, arg.slots);
     } else if ('number' in arg) this.#number(Number(arg.number));
     else if ('size' in arg) {
       patches.push([0, this.#values.length, sizes.number(arg.size)]);
@@ -259,6 +242,11 @@ class SizeNumbers {
     }
     return [sizeOperators[size[0]], this.number(size[1]), this.number(size[2])];
   }
+}
+
+/** Any number of them, which a spread would put on the stack. */
+function append(words: number[], more: readonly number[]): void {
+  for (const word of more) words.push(word);
 }
 
 function numbered(names: readonly string[]): Map<string, number> {

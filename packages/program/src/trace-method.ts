@@ -1,4 +1,4 @@
-/** From a method to its graph: traced at several sizes, fitted, and held against sizes not seen yet. */
+/** From a method to its graph: traced at several sizes, fitted, and traced again where that could be wrong. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { MxArray } from '@mlx-runners/mlx-core';
 import {
@@ -7,19 +7,20 @@ import {
   ProgramError,
   throwIfAborted,
 } from '@mlx-runners/mlx-core/errors';
-import { checkComparable, fitTraces, misprediction } from './fit.js';
+import { checkMethod } from './check-method.js';
+import { criticalSizes } from './critical-sizes.js';
+import { Domain } from './domain.js';
+import { fitTraces, misprediction } from './fit.js';
 import type { Graph } from './graph.js';
-import { checkMethod, type Method } from './method.js';
-import { heldOutCount, traceSizes } from './sampling.js';
+import type { Method } from './method.js';
+import { familiarSizes, traceSizes } from './sampling.js';
 import { evaluateSize, type Sizes } from './sizes.js';
-import { trace, type Constant, type Trace } from './trace.js';
+import { disposeMade, trace, type Constant, type Trace } from './trace.js';
 
 export interface TracedMethod {
   name: string;
   graph: Graph;
   constants: ReadonlyMap<string, Constant>;
-  /** A size at which nothing was fitted, for comparing numbers with the eager model. */
-  heldOut: Sizes;
 }
 
 export interface TraceOptions {
@@ -28,14 +29,16 @@ export interface TraceOptions {
   signal?: AbortSignal;
 }
 
-// Each round fits one more size than the one before, namely one that was predicted wrongly.
-const mostRounds = 16;
+// Each rules out at least one expression that fits what came before.
+const mostRounds = 24;
 
 /**
- * Traces a method at sizes of many residues and fits what differs. Sizes that were left out then are
- * predicted: one that comes out wrong joins the fitted ones, until all are right.
+ * Traces a method at sizes of many residues and fits what differs. Then it is traced where the
+ * expressions found could be wrong (`criticalSizes`), and fitted anew, until all sizes come out as
+ * predicted.
  *
- * @throws ProgramError that names op, argument and source line of what can't be fitted
+ * @throws ProgramError that names op, argument and source line of what can't be fitted; what the model
+ *   throws itself, with the size among its causes
  */
 export async function traceMethod(
   name: string,
@@ -43,66 +46,108 @@ export async function traceMethod(
   options: TraceOptions = {},
 ): Promise<TracedMethod> {
   checkMethod(name, method);
-  const all = await tracesAt(name, method, traceSizes(method), options);
-  const others = all.splice(Math.max(1, all.length - heldOutCount));
-  const traces = all;
-  for (let round = 0; ; round++) {
-    const graph = explained(name, () => fitTraces(method, traces));
-    const wrong = others.map((other) => ({ other, why: check(graph, other, traces[0]) }));
-    const missed = wrong.find(({ why }) => why !== undefined);
-    if (!missed) {
-      const heldOut = (others.at(-1) ?? traces[0]).sizes;
-      return { name, graph, constants: traces[0].constants, heldOut };
-    }
-    if (round === mostRounds) {
+  const domain = new Domain(method);
+  const tracer = new Tracer(name, method, options);
+  try {
+    await tracer.traceAt(traceSizes(domain));
+    await tracer.traceAt(familiarSizes(domain, tracer.first.graph));
+    for (let round = 0; ; round++) {
+      const graph = explained(name, () => fitTraces(method, tracer.traces));
+      const traced = tracer.traces.map(({ sizes }) => sizes);
+      const others = await tracer.traceAt(criticalSizes(graph, traced, domain, round > 0));
+      const wrong = others.find((other) => mispredicted(graph, other) !== undefined);
+      if (!wrong) return { name, graph, constants: tracer.first.constants };
+      if (round < mostRounds) continue;
       throw new ProgramError(
-        `${name}: ${missed.why} does not follow from the dimensions: what fits at ${traces.length} ` +
-          `sizes is wrong at ${JSON.stringify(missed.other.sizes)}.`,
+        `${name}: ${mispredicted(graph, wrong)} is ambiguous: what fits at ${traced.length} sizes is ` +
+          `wrong at ${JSON.stringify(wrong.sizes)}.`,
       );
     }
-    traces.push(missed.other);
-    others.splice(others.indexOf(missed.other), 1);
+  } catch (error) {
+    tracer.dispose();
+    throw error;
   }
 }
 
-async function tracesAt(
-  name: string,
-  method: Method,
-  points: readonly Sizes[],
-  { names, signal }: TraceOptions,
-): Promise<Trace[]> {
-  if (points.length === 0) {
-    throw new ProgramError(`${name}: no sizes fit its dimensions and limits.`);
+function mispredicted(graph: Graph, other: Trace): string | undefined {
+  return misprediction(graph, other, (size) => evaluateSize(size, other.sizes));
+}
+
+class Tracer {
+  /** The first is what others are compared with. */
+  readonly traces: Trace[] = [];
+  readonly #name: string;
+  readonly #method: Method;
+  readonly #options: TraceOptions;
+  readonly #tried = new Set<string>();
+
+  constructor(name: string, method: Method, options: TraceOptions) {
+    this.#name = name;
+    this.#method = method;
+    this.#options = options;
   }
-  const traces: Trace[] = [];
-  for (const sizes of points) {
-    // The process hears signals between two traces.
-    await nextTurn();
-    throwIfAborted(signal);
+
+  get first(): Trace {
+    if (this.traces.length > 0) return this.traces[0];
+    throw new ProgramError(`${this.#name}: no sizes fit its dimensions and limits.`);
+  }
+
+  /** Traces at sizes that weren't tried before, and gives what is new. */
+  async traceAt(points: readonly Sizes[]): Promise<Trace[]> {
+    const before = this.traces.length;
+    for (const sizes of points) {
+      const key = JSON.stringify(sizes);
+      if (this.#tried.has(key)) continue;
+      this.#tried.add(key);
+      // The process hears signals between two traces.
+      await nextTurn();
+      throwIfAborted(this.#options.signal);
+      this.#trace(sizes);
+    }
+    return this.traces.slice(before);
+  }
+
+  #trace(sizes: Sizes): void {
+    const what = `${this.#name} at ${JSON.stringify(sizes)}`;
     try {
-      traces.push(trace(method, sizes, names));
+      this.traces.push(trace(this.#method, sizes, this.#options.names, this.traces.at(0)));
     } catch (error) {
       // What this machine has no memory for, though nothing is computed, another one may run.
-      if (error instanceof MemoryError && traces.length > 0) continue;
-      explained(`${name} at ${JSON.stringify(sizes)}`, () => {
+      if (error instanceof MemoryError && this.traces.length > 0) return;
+      explained(what, () => {
         throw error;
       });
     }
   }
-  return traces;
+
+  dispose(): void {
+    if (this.traces.length > 0) disposeMade(this.first.constants);
+  }
 }
 
-/** What the graph gets wrong at a size. Throws for what no number could put right. */
-function check(graph: Graph, other: Trace, first: Trace): string | undefined {
-  checkComparable([first, other]);
-  return misprediction(graph, other, (size) => evaluateSize(size, other.sizes));
-}
-
+/** Puts what was traced before the messages of our own errors, and among the causes of others. */
 function explained<T>(what: string, fn: () => T): T {
   try {
     return fn();
   } catch (cause) {
-    if (!(cause instanceof MlxRunnersError)) throw cause;
-    throw new ProgramError(`${what}: ${cause.message}`, { cause });
+    if (cause instanceof MlxRunnersError) {
+      throw new ProgramError(`${what}: ${cause.message}`, { cause });
+    }
+    const context = `It was thrown while ${what} was traced.`;
+    if (!(cause instanceof Error)) throw new ProgramError(context, { cause });
+    const root = rootOf(cause);
+    if (Object.isExtensible(root)) root.cause ??= new ProgramError(context);
+    throw cause;
   }
+}
+
+/** The last of an error's causes. */
+function rootOf(error: Error): Error {
+  const seen = new Set<Error>();
+  let root = error;
+  while (root.cause instanceof Error && !seen.has(root)) {
+    seen.add(root);
+    root = root.cause;
+  }
+  return root;
 }

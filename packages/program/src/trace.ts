@@ -1,8 +1,15 @@
 /** Tracing: running a method once, at one size, while every op that it calls is written down. */
 import { MxArray, mx, type Dtype } from '@mlx-runners/mlx-core';
-import { ProgramError } from '@mlx-runners/mlx-core/errors';
-import { recordCalls, type CallRecorder, type OpRow } from '@mlx-runners/mlx-core/program';
+import { nearestName, ProgramError, quoted } from '@mlx-runners/mlx-core/errors';
+import {
+  isScoped,
+  recordCalls,
+  type CallRecorder,
+  type OpRow,
+} from '@mlx-runners/mlx-core/program';
 import { callSite } from './call-site.js';
+import { checkName } from './check-method.js';
+import { at, checkSameStructure, sameContent } from './compare.js';
 import type { Argument, ArrayType, Graph, Instruction, NamedValue } from './graph.js';
 import type { Arrays, Method } from './method.js';
 import type { Sizes } from './sizes.js';
@@ -12,6 +19,8 @@ export interface Constant {
   array: MxArray;
   /** Where it was first used. */
   source: string;
+  /** Whether the method made it, as a table in JavaScript. */
+  made: boolean;
 }
 
 /** A graph of one size, in which all sizes are numbers. */
@@ -19,7 +28,7 @@ export interface Trace {
   sizes: Sizes;
   graph: Graph;
   /** By name. */
-  constants: Map<string, Constant>;
+  constants: ReadonlyMap<string, Constant>;
 }
 
 const noNames: ReadonlyMap<MxArray, string> = new Map();
@@ -28,34 +37,46 @@ const noNames: ReadonlyMap<MxArray, string> = new Map();
  * Runs the method and records it. Nothing is computed: its inputs are arrays without values.
  *
  * @param names of arrays that are parameters of the model
- * @throws ProgramError when it reads a value, or gives what is not an array
+ * @param first a trace of the same method, from which this one may differ in nothing but numbers; it then
+ *   has the constants of the first
+ * @throws ProgramError when it reads a value, gives what is not an array, or differs from the first
  */
-export function trace(method: Method, sizes: Sizes, names = noNames): Trace {
-  // Inside tidy, so that a trace leaves only the constants.
-  return mx.tidy(() => {
-    const recorder = new Recorder(names);
-    const inputs = placeholders(method.inputs, sizes);
-    const states = placeholders(method.states ?? {}, sizes);
-    const inputValues = recorder.declare(inputs);
-    const stateValues = recorder.declare(states);
-    const results: unknown = recordCalls(recorder, () => method.run(inputs, sizes, states));
-    recorder.checkReads();
-    const graph: Graph = {
-      dimensions: method.dimensions ?? {},
-      limits: method.limits ?? [],
-      inputs: inputValues,
-      states: stateValues.map(({ name, value }) => ({
-        name,
-        value,
-        next: recorder.resultNamed(name, states[name]),
-      })),
-      outputs: outputsOf(recorder, results),
-      constants: recorder.constants(),
-      instructions: recorder.instructions,
-      types: recorder.types,
-    };
-    return { sizes, graph, constants: recorder.constantArrays };
-  });
+export function trace(method: Method, sizes: Sizes, names = noNames, first?: Trace): Trace {
+  const recorder = new Recorder(names, first);
+  try {
+    // Inside tidy, so that a trace leaves only its constants.
+    return mx.tidy(() => {
+      const inputs = placeholders(method.inputs, sizes);
+      const states = placeholders(method.states ?? {}, sizes);
+      const given = { inputs: recorder.declare(inputs), states: recorder.declare(states) };
+      const results: unknown = recordCalls(recorder, () => method.run(inputs, sizes, states));
+      recorder.checkReads();
+      const graph: Graph = {
+        dimensions: method.dimensions ?? {},
+        limits: method.limits ?? [],
+        inputs: given.inputs,
+        states: statesOf(recorder, method, given.states, states),
+        outputs: outputsOf(recorder, results),
+        constants: recorder.constants(),
+        instructions: recorder.instructions,
+        types: recorder.types,
+      };
+      const traced = { sizes, graph, constants: first?.constants ?? recorder.constantArrays };
+      if (first) {
+        checkSameStructure(first, traced);
+        recorder.checkConstants(first, sizes);
+      }
+      return traced;
+    });
+  } catch (error) {
+    if (!first) disposeMade(recorder.constantArrays);
+    throw error;
+  }
+}
+
+/** Frees the constants that the method made, which nothing else knows of. */
+export function disposeMade(constants: ReadonlyMap<string, Constant>): void {
+  for (const { array, made } of constants.values()) if (made) array.dispose();
 }
 
 function placeholders(declared: Method['inputs'], sizes: Sizes): Arrays {
@@ -67,17 +88,48 @@ function placeholders(declared: Method['inputs'], sizes: Sizes): Arrays {
   );
 }
 
-function outputsOf(recorder: Recorder, results: unknown): NamedValue[] {
-  const isObject = typeof results === 'object' && results !== null;
-  if (!isObject || results instanceof MxArray || 'then' in results) {
+/** The states' next values, which have to be of the declared names, dtypes and shapes. */
+function statesOf(
+  recorder: Recorder,
+  { states: declared = {} }: Method,
+  before: readonly NamedValue[],
+  after: Arrays,
+): Graph['states'] {
+  const unknown = Object.keys(after).find((name) => !Object.hasOwn(declared, name));
+  if (unknown !== undefined) {
+    const nearest = nearestName(unknown, Object.keys(declared));
+    const advice = nearest === undefined ? '' : ` Is it ${quoted(nearest)}?`;
     throw new ProgramError(
-      'A method has to return an object of arrays, not a promise or one array.',
+      `The method assigns to a state that it does not declare: ${quoted(unknown)}.${advice}`,
     );
   }
-  return Object.entries(results).map(([name, array]) => ({
-    name,
-    value: recorder.resultNamed(name, array),
-  }));
+  return before.map(({ name, value }) => {
+    if (!Object.hasOwn(after, name)) {
+      throw new ProgramError(`The method deletes the state ${name}; states keep their shapes.`);
+    }
+    const next = recorder.resultNamed(`state ${name}`, after[name]);
+    const [was, is] = [value, next].map((each) => recorder.types.get(each)!);
+    if (was.dtype !== is.dtype || was.shape.join() !== is.shape.join()) {
+      const shown = ({ dtype, shape }: ArrayType): string => `${dtype} [${shape.join(', ')}]`;
+      throw new ProgramError(
+        `The state ${name} is declared as ${shown(was)}, and is given ${shown(is)}.`,
+      );
+    }
+    return { name, value, next };
+  });
+}
+
+function outputsOf(recorder: Recorder, results: unknown): NamedValue[] {
+  const isObject = typeof results === 'object' && results !== null && !Array.isArray(results);
+  if (!isObject || results instanceof MxArray || results instanceof Promise) {
+    throw new ProgramError(
+      'A method has to return an object of arrays, not a promise, a list, one array or nothing.',
+    );
+  }
+  return Object.entries(results).map(([name, array]) => {
+    checkName('an output', name);
+    return { name, value: recorder.resultNamed(`output ${name}`, array) };
+  });
 }
 
 class Recorder implements CallRecorder {
@@ -87,10 +139,13 @@ class Recorder implements CallRecorder {
   readonly #constantValues: NamedValue[] = [];
   readonly #values = new Map<MxArray, number>();
   readonly #names: ReadonlyMap<MxArray, string>;
+  readonly #first: Trace | undefined;
   #refused: ProgramError | undefined;
+  #different: string | undefined;
 
-  constructor(names: ReadonlyMap<MxArray, string>) {
+  constructor(names: ReadonlyMap<MxArray, string>, first: Trace | undefined) {
     this.#names = names;
+    this.#first = first;
   }
 
   declare(arrays: Arrays): NamedValue[] {
@@ -127,9 +182,21 @@ class Recorder implements CallRecorder {
     if (this.#refused) throw this.#refused;
   }
 
-  resultNamed(name: string, array: unknown): number {
+  /** @throws ProgramError for a constant that has other values than in the first trace */
+  checkConstants(first: Trace, sizes: Sizes): void {
+    if (this.#different === undefined) return;
+    const source = first.constants.get(this.#different)?.source;
+    throw new ProgramError(
+      `${this.#different}, made in JavaScript and first used at ${source}, has other values at ` +
+        `${at(first.sizes)} than at ${at(sizes)}. Compute it with ops (mx.arange), or make it of ` +
+        'the largest size and slice it.',
+    );
+  }
+
+  /** @param what for messages: `output y` */
+  resultNamed(what: string, array: unknown): number {
     if (array instanceof MxArray) return this.#valueOf(array, callSite());
-    throw new ProgramError(`The result ${name} has to be an MxArray.`);
+    throw new ProgramError(`The ${what} has to be an MxArray, not ${quoted(array)}.`);
   }
 
   #add(array: MxArray): number {
@@ -142,12 +209,22 @@ class Recorder implements CallRecorder {
   #valueOf(array: MxArray, source: string): number {
     const known = this.#values.get(array);
     if (known !== undefined) return known;
-    const name = this.#names.get(array) ?? `constant.${this.constantArrays.size}`;
+    const name = this.#names.get(array) ?? `constant.${this.#constantValues.length}`;
     const value = this.#add(array);
-    // It is read when the trace is over, when the scope that it was made in is gone.
-    this.constantArrays.set(name, { array: mx.keep(array), source });
     this.#constantValues.push({ name, value });
+    if (this.#first) this.#compare(name, array, this.#first);
+    else {
+      const made = isScoped(array);
+      // It is read when the trace is over, when the scope that it was made in is gone.
+      this.constantArrays.set(name, { array: mx.keep(array), source, made });
+    }
     return value;
+  }
+
+  /** Now, since the scope that it was made in may be gone when the trace is over. */
+  #compare(name: string, array: MxArray, { constants }: Trace): void {
+    const first = constants.get(name);
+    if (!first || !sameContent(first.array, array)) this.#different ??= name;
   }
 
   #argument(value: unknown, source: string): Argument {

@@ -3,8 +3,11 @@ import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Manifest, ProgramFile } from '@mlx-runners/program';
+import { signatureOf } from '../src/signature.js';
 
 const sha256 = (text: string | Buffer): string => createHash('sha256').update(text).digest('hex');
+
+type Change = (trace: ProgramFile['traces'][number]) => unknown;
 
 /** Changes the manifest, and the hash of it. */
 export function editManifest(folder: string, change: (manifest: Manifest) => unknown): void {
@@ -12,12 +15,20 @@ export function editManifest(folder: string, change: (manifest: Manifest) => unk
 }
 
 /** Changes the first trace of a program, and the hashes of it. */
-export function editTrace(
-  folder: string,
-  method: string,
-  change: (trace: ProgramFile['traces'][number]) => unknown,
-): void {
+export function editTrace(folder: string, method: string, change: Change): void {
   edit(folder, `programs/${method}.json`, (json) => change((json as ProgramFile).traces[0]));
+}
+
+/** Changes the first trace of a program, and what the manifest says of it. */
+export function editMethod(folder: string, method: string, change: Change): void {
+  editTrace(folder, method, change);
+  const text = readFileSync(join(folder, `programs/${method}.json`), 'utf8');
+  editManifest(folder, (manifest) => describe(manifest, JSON.parse(text) as ProgramFile));
+}
+
+/** Has a manifest say of a method what its program says. */
+export function describe(manifest: Manifest, program: ProgramFile): void {
+  Object.assign(manifest.methods[program.method], signatureOf(program));
 }
 
 function edit(folder: string, file: string, change: (json: unknown) => unknown): void {

@@ -10,7 +10,8 @@ type Step = (at: (i: number) => MxArray, i: number, j: number) => MxArray;
 
 const table = normal(7, [4]);
 const square = normal(8, [4, 4]);
-mx.evalSync(table, square);
+const projections = [9, 10, 11].map((seed) => normal(seed, [4, 4]));
+mx.evalSync(table, square, ...projections);
 
 const steps: Record<string, Step> = {
   add: (at, i, j) => at(i).add(at(j)),
@@ -35,6 +36,10 @@ const steps: Record<string, Step> = {
     const [q, k, v] = [at(i), at(j), at(i + j)].map((x) => x.tanh().reshape([1, 2, -1, 2]));
     const scores = q.matmul(k.swapaxes(-1, -2)).multiply(0.7).softmax(-1);
     return scores.matmul(v).reshape([-1, 4]);
+  },
+  projections: (at, i) => {
+    const [q, k, v] = projections.map((weight) => mx.linear(at(i), weight).reshape([-1, 2, 2]));
+    return q.multiply(k.tanh()).add(v).reshape([-1, 4]).tanh();
   },
   halves: (at, i) => {
     const [a, b] = at(i).split(2, 1);

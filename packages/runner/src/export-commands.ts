@@ -1,45 +1,45 @@
-import { spawn } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { mx, MxArray } from '@mlx-runners/mlx-core';
+import { mx } from '@mlx-runners/mlx-core';
 import { ProgramError, UsageError } from '@mlx-runners/mlx-core/errors';
 import {
-  checkExport,
   exportModel,
   formatReport,
   inspectExport,
-  loadExport,
-  type Arrays,
+  isExport,
+  verifyFiles,
+  type ExportBudgets,
   type ExportDescription,
-  type Finding,
   type LinearQuantisation,
-  type RunExport,
+  type ReloadableModel,
 } from '@mlx-runners/program';
+import type { TransferOptions } from '@mlx-runners/hub';
 import { Option, type Command } from 'commander';
 import { EXIT_FAILURE } from './command-line.js';
+import { addRunExportCommand, checkSubject, formatFindings } from './export-check.js';
+import { interruptSignal } from './interruption.js';
 import { nonEmpty, oneOf } from './option-values.js';
+import { downloadProgress } from './progress.js';
 import type { RunnerManifest } from './runner-json.js';
 import { choice, withModelOptions, type ModelOptions } from './shared-options.js';
 import { userPath } from './user-path.js';
 
 /** A model that is loaded, and what is exported of it. */
-export interface ExportSubject {
+export interface ExportSubject extends Pick<ReloadableModel, 'load'> {
   description: ExportDescription;
+  /** What the export may cost. Those of runner.json are for models with as many layers as the small one. */
+  budgets?: ExportBudgets;
   dispose(): void | Promise<void>;
 }
 
 export interface ExportCommandsOptions {
   /** Loads the model that the user named. */
-  load: (options: ModelOptions) => Promise<ExportSubject>;
+  load: (options: ModelOptions, transfer: TransferOptions) => Promise<ExportSubject>;
   /** A model of the same make with few, random weights. */
-  tiny: () => ExportSubject | Promise<ExportSubject>;
+  tiny: (options: Pick<ModelOptions, 'dtype'>) => ExportSubject | Promise<ExportSubject>;
 }
 
-const runCommand = 'run-export';
-
-interface ExportOptions extends ModelOptions {
-  out: string;
+interface QuantisationOptions {
   qlinear?: keyof typeof bitsOf;
   qlinearGroupSize?: LinearQuantisation['groupSize'];
 }
@@ -60,17 +60,36 @@ function withQuantisation<C extends Command>(command: C): C {
     );
 }
 
+function quantisationOf({
+  qlinear,
+  qlinearGroupSize,
+}: QuantisationOptions): LinearQuantisation | undefined {
+  if (qlinearGroupSize !== undefined && qlinear === undefined) {
+    throw new UsageError('--qlinear-group-size goes with --qlinear 4w or 8w.');
+  }
+  return qlinear && { bits: bitsOf[qlinear], groupSize: qlinearGroupSize ?? 64 };
+}
+
 /**
  * Adds `export`, `export-check` and `inspect`.
  *
- * @param manifest whose `exportBudgets` and `exportConstants` export-check holds exports to
+ * @param manifest whose `exportConstants` export-check holds exports to
  */
 export function addExportCommands(
   program: Command,
-  manifest: RunnerManifest,
+  { defaultModel, exportConstants }: RunnerManifest,
   { load, tiny }: ExportCommandsOptions,
 ): void {
-  const { defaultModel } = manifest;
+  const loadNamed = async (options: ModelOptions): Promise<ExportSubject> => {
+    if (isExport(options.model)) {
+      throw new UsageError(
+        `${options.model} is an export already: name the model that it was made from.`,
+      );
+    }
+    using progress = downloadProgress();
+    return await load(options, { signal: interruptSignal(), onProgress: progress.update });
+  };
+
   const exporting = program
     .command('export')
     .description('write a model as a folder that runs without its code')
@@ -80,16 +99,11 @@ export function addExportCommands(
         .argParser((value) => userPath(nonEmpty('--out')(value))),
     );
   withQuantisation(withModelOptions(exporting, { defaultModel })).action(
-    async ({ out, qlinear, qlinearGroupSize, ...options }: ExportOptions) => {
-      if (qlinearGroupSize !== undefined && qlinear === undefined) {
-        throw new UsageError('--qlinear-group-size goes with --qlinear 4w or 8w.');
-      }
-      const subject = await load(options);
+    async ({ out, ...options }: ModelOptions & QuantisationOptions & { out: string }) => {
+      const qlinear = quantisationOf(options);
+      const subject = await loadNamed(options);
       try {
-        await exportModel(out, {
-          ...subject.description,
-          qlinear: qlinear && { bits: bitsOf[qlinear], groupSize: qlinearGroupSize ?? 64 },
-        });
+        await exportModel(out, { ...subject.description, qlinear }, { signal: interruptSignal() });
       } finally {
         await subject.dispose();
       }
@@ -101,14 +115,21 @@ export function addExportCommands(
     .command('export-check')
     .description('export, load in a new process, and compare with the model and the budgets')
     .option('--json', 'print results as JSON, for programs');
-  withModelOptions(checking, { defaultModel: '' }).action(
-    async ({ json, ...options }: ModelOptions & { json?: boolean }) => {
-      const subject = options.model === '' ? await tiny() : await load(options);
-      const findings = await check(subject, manifest);
-      const ok = findings.every((finding) => finding.ok);
-      const text = json ? JSON.stringify({ ok, findings }, null, 2) : formatFindings(findings);
-      process.stdout.write(`${text}\n`);
-      if (!ok) process.exitCode = EXIT_FAILURE;
+  withQuantisation(withModelOptions(checking, { defaultModel: '' })).action(
+    async ({ json, ...options }: ModelOptions & QuantisationOptions & { json?: boolean }) => {
+      const qlinear = quantisationOf(options);
+      if (options.model === '' && options.device) mx.setDevice(options.device);
+      const subject = options.model === '' ? await tiny(options) : await loadNamed(options);
+      try {
+        const description = { ...subject.description, qlinear };
+        const findings = await checkSubject({ ...subject, description }, exportConstants);
+        const ok = findings.every((finding) => finding.ok);
+        const text = json ? JSON.stringify({ ok, findings }, null, 2) : formatFindings(findings);
+        process.stdout.write(`${text}\n`);
+        if (!ok) process.exitCode = EXIT_FAILURE;
+      } finally {
+        await subject.dispose();
+      }
     },
   );
   const model = checking.options.find(({ long }) => long === '--model')!;
@@ -120,96 +141,30 @@ export function addExportCommands(
     .command('inspect')
     .description('show what is in an exported model')
     .argument('<folder>')
+    .option('--verify', 'also hold all files against their checksums')
     .option('--json', 'print results as JSON, for programs')
-    .action((folder: string, { json }: { json?: boolean }) => {
-      const report = inspectExport(userPath(folder));
+    .action(async (name: string, { json, verify }: { json?: boolean; verify?: boolean }) => {
+      const folder = userPath(name);
+      checkIsExport(folder);
+      if (verify) await verifyFiles(folder, { signal: interruptSignal() });
+      const report = inspectExport(folder);
       process.stdout.write(json ? `${JSON.stringify(report, null, 2)}\n` : formatReport(report));
     });
 
-  program
-    .command(runCommand, { hidden: true })
-    .argument('<folder>')
-    .argument('<method>')
-    .argument('<inputs>', 'safetensors; dimensions are its metadata')
-    .argument('<outputs>', 'safetensors, written')
-    .action(runExport);
+  addRunExportCommand(program);
 }
 
-async function check(subject: ExportSubject, manifest: RunnerManifest): Promise<Finding[]> {
-  const folder = mkdtempSync(join(tmpdir(), 'export-check-'));
-  const remove = (): void => rmSync(folder, { recursive: true, force: true });
-  // An interrupted process ends without the rest of this function.
-  process.once('exit', remove);
-  try {
-    await exportModel(join(folder, 'model'), subject.description);
-    return await checkExport(join(folder, 'model'), {
-      methods: subject.description.methods,
-      budgets: manifest.exportBudgets,
-      constants: manifest.exportConstants,
-      run: inNewProcess(folder),
-    });
-  } finally {
-    await subject.dispose();
-    process.off('exit', remove);
-    remove();
+/** @throws ProgramError that says what a folder is that holds no export */
+function checkIsExport(folder: string): void {
+  if (isExport(folder)) return;
+  if (!existsSync(folder)) throw new ProgramError(`${folder} does not exist.`);
+  if (!statSync(folder).isDirectory()) {
+    throw new ProgramError(`${folder} is a file: an export is a folder.`);
   }
-}
-
-/** Runs a method in a process that has loaded nothing but the export: this program once more. */
-function inNewProcess(scratch: string): RunExport {
-  return async (folder, method, inputs) => {
-    const arrays = Object.entries(inputs).filter((entry) => entry[1] instanceof MxArray);
-    const numbers = Object.entries(inputs).filter((entry) => typeof entry[1] === 'number');
-    const [given, made] = [
-      join(scratch, 'inputs.safetensors'),
-      join(scratch, 'outputs.safetensors'),
-    ];
-    mx.saveSafetensors(
-      given,
-      Object.fromEntries(arrays) as Arrays,
-      Object.fromEntries(numbers.map(([name, value]) => [name, String(value)])),
-    );
-    await selfWith([runCommand, folder, method, given, made]);
-    return Object.fromEntries(mx.loadSafetensors(made).tensors);
-  };
-}
-
-async function runExport(
-  folder: string,
-  method: string,
-  inputs: string,
-  outputs: string,
-): Promise<void> {
-  const { tensors, metadata } = mx.loadSafetensors(inputs);
-  const numbers = Object.entries(metadata).map(([name, value]) => [name, Number(value)] as const);
-  const session = loadExport(folder).session();
-  const result = await session.run(method, {
-    ...Object.fromEntries(tensors),
-    ...Object.fromEntries(numbers),
-  });
-  mx.saveSafetensors(outputs, result.outputs);
-}
-
-function selfWith(args: readonly string[]): Promise<void> {
-  const child = spawn(process.execPath, [...process.execArgv, process.argv[1], ...args], {
-    stdio: ['ignore', 'ignore', 'pipe'],
-  });
-  let said = '';
-  child.stderr.setEncoding('utf8').on('data', (text: string) => (said += text));
-  return new Promise((resolve, reject) => {
-    child.on('error', reject);
-    child.on('close', (code, signal) => {
-      if (code === 0) resolve();
-      else reject(new ProgramError(`A new process failed (${code ?? signal}): ${said.trim()}`));
-    });
-  });
-}
-
-function formatFindings(findings: readonly Finding[]): string {
-  const width = Math.max(...findings.map(({ what }) => what.length));
-  const lines = findings.map(
-    ({ what, ok, found }) => `${ok ? 'ok  ' : 'FAIL'}  ${what.padEnd(width)}  ${found}`,
+  const isModel = ['config.json', 'model.bin'].some((file) => existsSync(join(folder, file)));
+  throw new ProgramError(
+    isModel
+      ? `${folder} holds a model's own files; "export --model" makes an export of them.`
+      : `${folder} is no export: it has no manifest.json.`,
   );
-  const failed = findings.filter(({ ok }) => !ok).length;
-  return [...lines, failed === 0 ? 'ok' : `FAILED: ${failed} of ${findings.length}`].join('\n');
 }

@@ -9,7 +9,7 @@ export {
   type BenchRow,
   type Machine,
 } from './bench.js';
-export { optionsOf } from './check-options.js';
+export { optionsOf } from './options-of.js';
 export {
   createProgram,
   EXIT_FAILURE,

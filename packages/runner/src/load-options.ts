@@ -1,6 +1,12 @@
 import type { DownloadProgress } from '@mlx-runners/hub';
+import type { SessionProfile } from '@mlx-runners/program';
 import { z } from 'zod';
 import * as schemas from './option-schemas.js';
+
+export interface MethodProfile {
+  method: string;
+  profile: SessionProfile;
+}
 
 export const DEVICES = ['cpu', 'gpu'] as const;
 export const DTYPES = ['float32', 'float16', 'bfloat16'] as const;
@@ -14,6 +20,11 @@ export const loadOptionsSchema = z.strictObject({
   signal: schemas.abortSignal().optional(),
   /** Called while model files are fetched. */
   onProgress: schemas.callback<DownloadProgress>().optional(),
+  /**
+   * For exports: called after each call of a method, which is then computed instruction by instruction, with how
+   * long each op took.
+   */
+  onProfile: schemas.callback<MethodProfile>().optional(),
 });
 
 export type LoadOptions = z.input<typeof loadOptionsSchema>;

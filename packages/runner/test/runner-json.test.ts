@@ -8,7 +8,10 @@ const manifest = {
   tasks: ['transcribe'],
   models: { 'openai/whisper-base': { aliases: ['base'], license: 'MIT' } },
   defaultModel: 'openai/whisper-base',
-  exportBudgets: { encoder: { ops: { AsType: 2 }, bytes: 100_000 } },
+  exportBudgets: {
+    bytes: 1_000_000,
+    methods: { encode: { traces: [{ instructions: 9, ops: { astype: 2 } }], bytes: 100_000 } },
+  },
 };
 
 test('a manifest that fits', () => {
@@ -26,6 +29,16 @@ test.each<[string, unknown, RegExp]>([
     /defaultModel: must be the id or an alias of one of the models/,
   ],
   ['a name with spaces', { ...manifest, name: 'My Whisper' }, /name: must be lower-case/],
+  [
+    'an unknown field of budgets',
+    { ...manifest, exportBudgets: { encode: { instructions: 9 } } },
+    /exportBudgets: .*"encode"/,
+  ],
+  [
+    'an unknown field of a budget',
+    { ...manifest, exportBudgets: { methods: { encode: { traces: [{ instruction: 9 }] } } } },
+    /exportBudgets\.methods\.encode\.traces\.0: .*"instruction"/,
+  ],
   ['no object', 'whisper', /runner\.json does not fit: /],
 ])('%s is a HubError that names it', (_, content, message) => {
   expect(() => parseRunnerManifest(content)).toThrow(HubError);

@@ -170,7 +170,8 @@ const WEIGHTS = ['model.safetensors', 'model.safetensors.index.json', 'model.bin
 export function checkModelFolder(folder: string): void {
   const holds =
     'a model folder holds config.json, tokenizer.json and model.safetensors (or its shards and ' +
-    "their model.safetensors.index.json), or CTranslate2's model.bin and tokenizer.json.";
+    "their model.safetensors.index.json), or CTranslate2's model.bin and tokenizer.json; an export " +
+    'also has a manifest.json.';
   if (!statSync(folder).isDirectory()) {
     throw new CheckpointError(`${folder} is a file: ${holds}`);
   }

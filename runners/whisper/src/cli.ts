@@ -29,6 +29,7 @@ import {
   type SeedOptions,
 } from '@mlx-runners/runner';
 import { loadOptionsSchema } from '@mlx-runners/runner/library';
+import { ProfileSummary } from '@mlx-runners/program';
 import {
   AudioError,
   FileError,
@@ -59,7 +60,7 @@ type Options = ModelOptions &
   TranscribeOptions &
   LogOptions &
   SeedOptions &
-  OutputOptions<TranscriptFormat | 'all'>;
+  OutputOptions<TranscriptFormat | 'all'> & { readonly profile?: boolean };
 
 const defaults: Record<string, unknown> = transcribeOptionsSchema.parse({});
 const schemas: Record<string, (typeof transcribeOptionsSchema.shape)[keyof TranscribeOptions]> =
@@ -97,6 +98,7 @@ program.option('--no-condition-on-previous-text', 'decode each window without th
 withOutputOptions(program, { formats: [...TRANSCRIPT_FORMATS, 'all'], defaultFormat: 'txt' });
 withSeedOption(program);
 withLogOptions(program);
+program.option('--profile', 'show how long each op takes, of an export that --model names');
 program.action(transcribeFiles);
 addGoldenCommand(program, goldenCheckers);
 addBenchCommand(program);
@@ -166,13 +168,15 @@ async function transcribeFiles(files: string[], options: Options): Promise<void>
   }
   if (readable.length === 0) return;
   if (options.threads !== undefined) mx.setThreads(options.threads);
-  await using model = await loadWithProgress(options);
+  const summary = options.profile ? new ProfileSummary() : undefined;
+  await using model = await loadWithProgress(options, summary);
   if (options.dtype?.endsWith('16') && mx.device() === 'cpu' && !options.quiet) {
     printWarning(`${options.dtype} on the CPU is many times slower than float32.`);
   }
   for (const input of readable) {
     await succeeds(input, plan, () => transcribeFile(model, input, plan, options));
   }
+  if (summary) process.stderr.write(summary.format());
 }
 
 /** Does something with one input. Its failure is told, and the others still have their turn. */
@@ -193,12 +197,16 @@ async function succeeds(
   }
 }
 
-async function loadWithProgress(options: Options): Promise<WhisperModel> {
+async function loadWithProgress(
+  options: Options,
+  summary: ProfileSummary | undefined,
+): Promise<WhisperModel> {
   using progress = downloadProgress(options);
   return await load(options.model, {
     ...optionsOf(loadOptionsSchema, options),
     signal: interruptSignal(),
     onProgress: progress.update,
+    onProfile: summary && (({ method, profile }) => summary.add(method, profile)),
   });
 }
 

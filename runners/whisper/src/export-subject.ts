@@ -1,64 +1,113 @@
 /** Models for the command `export`: one that the user named, or a small one of random weights. */
 import { existsSync } from 'node:fs';
-import { join } from 'node:path';
-import { mx } from '@mlx-runners/mlx-core';
-import { resolveModel } from '@mlx-runners/hub';
+import { basename, isAbsolute, join } from 'node:path';
+import { mx, throwIfAborted, type MxArray } from '@mlx-runners/mlx-core';
+import { findModelSource, resolveModel, type TransferOptions } from '@mlx-runners/hub';
+import type { ExportDescription } from '@mlx-runners/program';
 import type { ExportSubject, ModelOptions } from '@mlx-runners/runner';
-import { loadWhisper } from './checkpoint.js';
-import { parseConfig } from './config.js';
+import { checkModelFolder, loadWhisper } from './checkpoint.js';
+import { parseConfig, type WhisperConfig } from './config.js';
 import { whisperExport } from './export.js';
 import { manifest } from './manifest.js';
 import { Whisper } from './model.js';
 
 const tokenizerFiles = ['config.json', 'tokenizer.json', 'preprocessor_config.json'];
 
-export async function loadForExport(options: ModelOptions): Promise<ExportSubject> {
+/** @param options `model`: an id, a short name, or the absolute path of a folder */
+export async function loadForExport(
+  options: ModelOptions,
+  transfer: TransferOptions = {},
+): Promise<ExportSubject> {
   const folder = await resolveModel(options.model, {
     models: manifest.models,
     checkConfig: parseConfig,
+    ...transfer,
   });
+  checkModelFolder(folder);
   if (options.device) mx.setDevice(options.device);
+  if (options.threads !== undefined) mx.setThreads(options.threads);
   const dtype = options.dtype ?? 'float32';
   const model = await loadWhisper(folder, dtype);
-  const source = manifest.models[options.model];
   const present = tokenizerFiles.filter((name) => existsSync(join(folder, name)));
-  return {
-    description: {
-      model: {
-        id: options.model,
-        ...(source && { revision: source.revision, license: source.license }),
-      },
-      dtype,
-      files: Object.fromEntries(present.map((name) => [name, join(folder, name)])),
-      ...whisperExport(model),
-    },
-    dispose: () => model.dispose(),
-  };
+  const subject = subjectOf(model, {
+    model: sourceOf(options.model),
+    dtype,
+    files: Object.fromEntries(present.map((name) => [name, join(folder, name)])),
+  });
+  try {
+    throwIfAborted(transfer.signal);
+  } catch (error) {
+    model.dispose();
+    throw error;
+  }
+  return subject;
 }
 
-// As many layers as whisper-base, so that the budgets of runner.json count its instructions.
+/** What the user named, as it is known elsewhere: by its id on the hub, and a folder without its place. */
+function sourceOf(name: string): ExportDescription['model'] {
+  const known = findModelSource(manifest.models, name);
+  if (!known) return { id: isAbsolute(name) ? basename(name) : name };
+  const { id, source } = known;
+  return { id, revision: source.revision, license: source.license };
+}
+
+// As many layers as whisper-base, so that the budgets of runner.json count its instructions, and as wide as
+// the largest group of quantised weights.
 const tinyConfig = {
   vocab_size: 60,
   num_mel_bins: 80,
-  d_model: 16,
+  d_model: 128,
   encoder_layers: 6,
   encoder_attention_heads: 2,
-  encoder_ffn_dim: 32,
+  encoder_ffn_dim: 128,
   decoder_layers: 6,
   decoder_attention_heads: 2,
-  decoder_ffn_dim: 32,
+  decoder_ffn_dim: 128,
   max_source_positions: 20,
   max_target_positions: 24,
 };
 
-export function tinyForExport(): ExportSubject {
+export function tinyForExport({
+  dtype = 'float32',
+}: Pick<ModelOptions, 'dtype'> = {}): ExportSubject {
   const model = new Whisper(parseConfig(tinyConfig));
   const weights = [...model.parameters()].map(
-    ([name, { shape }], i) => [name, mx.randomNormal(mx.randomKey(i), shape)] as const,
+    ([name, { shape }], i) => [name, randomWeight(i, shape)] as const,
   );
-  model.load(new Map(weights));
+  model.load(new Map(weights), { dtype });
+  return { ...subjectOf(model, { model: { id: 'tiny' }, dtype }), budgets: manifest.exportBudgets };
+}
+
+/** Of the size that keeps activations as large as what goes in. */
+function randomWeight(seed: number, shape: readonly number[]): MxArray {
+  const inputs = shape.slice(1).reduce((product, size) => product * size, 1);
+  return mx.randomNormal(mx.randomKey(seed), shape).multiply(inputs ** -0.5);
+}
+
+function subjectOf(
+  model: Whisper,
+  about: Pick<ExportDescription, 'model' | 'dtype' | 'files'>,
+): ExportSubject {
+  const { methods } = manifest.exportBudgets ?? {};
   return {
-    description: { model: { id: 'tiny' }, dtype: 'float32', ...whisperExport(model) },
+    description: { ...about, ...whisperExport(model) },
+    budgets: hasBudgetedLayers(model.config) ? { methods } : undefined,
+    load: (parameters) => replaceParameters(model, parameters),
     dispose: () => model.dispose(),
   };
+}
+
+function replaceParameters(model: Whisper, parameters: ReadonlyMap<string, MxArray>): void {
+  for (const { name, owner, key } of model.parameterSlots()) {
+    const given = parameters.get(name);
+    if (!given) continue;
+    (owner[key] as MxArray).dispose();
+    owner[key] = given;
+  }
+}
+
+function hasBudgetedLayers({ encoder_layers, decoder_layers }: WhisperConfig): boolean {
+  return (
+    encoder_layers === tinyConfig.encoder_layers && decoder_layers === tinyConfig.decoder_layers
+  );
 }

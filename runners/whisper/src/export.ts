@@ -117,8 +117,8 @@ function decode(
     },
     limits: [{ size: ['+', 'past', 'T'], max: capacity }],
     inputs: {
-      ids: { dtype: 'int32', shape: [batch, 'T'] },
-      positions: { dtype: 'int32', shape: ['P'] },
+      ids: { dtype: 'int32', shape: [batch, 'T'], below: config.vocab_size },
+      positions: { dtype: 'int32', shape: ['P'], below: 'T' },
     },
     states: {
       ...statesOf('cross', layers, dtype, crossShape(config, batch)),
@@ -127,7 +127,7 @@ function decode(
     run: ({ ids, positions }, { past }, states) => {
       const hidden = decoder.forward(ids, new SessionMemory(states, layers, past));
       const wanted = length.max === 1 ? hidden : hidden.take(positions, 1);
-      return { logits: decoder.logits(wanted).astype('float32') };
+      return { logits: decoder.logits(wanted) };
     },
   };
 }

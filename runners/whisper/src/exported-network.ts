@@ -1,6 +1,7 @@
 /** An exported Whisper: the folder that `whisper export` writes, run without the network's code. */
-import { CheckpointError, mx, type MxArray } from '@mlx-runners/mlx-core';
-import { loadExport, type ExportedModel, type Session } from '@mlx-runners/program';
+import { CheckpointError, mx, printable, type Dtype, type MxArray } from '@mlx-runners/mlx-core';
+import { loadExport, type Arrays, type ExportedModel, type Session } from '@mlx-runners/program';
+import type { LoadOptions } from '@mlx-runners/runner/library';
 import { z } from 'zod';
 import type { Logits } from './logits.js';
 import { logitsOf, type AudioWindow, type Decoding, type SpeechNetwork } from './network.js';
@@ -16,15 +17,19 @@ const publishedConstants = z.object({
 export class ExportedWhisper implements SpeechNetwork {
   readonly config: SpeechNetwork['config'];
   readonly #model: ExportedModel;
+  readonly #run: Run;
 
   /** @throws ProgramError for a folder that can't be run, CheckpointError when it is of another model */
-  constructor(folder: string) {
+  constructor(folder: string, onProfile?: LoadOptions['onProfile']) {
+    this.#run = onProfile ? profiling(onProfile) : plainly;
     this.#model = loadExport(folder);
-    const parsed = publishedConstants.safeParse(this.#model.manifest.constants);
-    if (!parsed.success) {
+    const { constants, methods, model } = this.#model.manifest;
+    const parsed = publishedConstants.safeParse(constants);
+    const lacks = ['encode', 'cross_kv', 'decode'].some((name) => !Object.hasOwn(methods, name));
+    if (!parsed.success || lacks) {
       this.#model.dispose();
       throw new CheckpointError(
-        `${folder} is an export, but not one of a Whisper that decodes one sequence.`,
+        `${folder} is an export of ${printable(model.id)}, not one of a Whisper that decodes one sequence.`,
       );
     }
     const { melBins, frames, contextLength, vocabularySize } = parsed.data;
@@ -36,13 +41,18 @@ export class ExportedWhisper implements SpeechNetwork {
     };
   }
 
+  /** Of weights and activations. */
+  get dtype(): Dtype {
+    return this.#model.manifest.dtype;
+  }
+
   async encode(features: MxArray): Promise<AudioWindow> {
     const encoder = this.#model.session();
     try {
       const input = this.#model.manifest.methods.encode.inputs.features;
       using typed = mx.tidy(() => features.astype(input.dtype));
-      const { states } = (await encoder.run('encode', { features: typed })).outputs;
-      return await ExportedWindow.create(this.#model, states);
+      const { states } = await this.#run(encoder, 'encode', { features: typed });
+      return await ExportedWindow.create(this.#model, this.#run, states);
     } finally {
       encoder.dispose();
     }
@@ -53,31 +63,50 @@ export class ExportedWhisper implements SpeechNetwork {
   }
 }
 
+/** Runs a method of a session. */
+type Run = (
+  session: Session,
+  method: string,
+  inputs: Readonly<Record<string, MxArray | number>>,
+) => Promise<Arrays>;
+
+const plainly: Run = async (session, method, inputs) => (await session.run(method, inputs)).outputs;
+
+function profiling(onProfile: NonNullable<LoadOptions['onProfile']>): Run {
+  return async (session, method, inputs) => {
+    const { outputs, profile } = await session.run(method, inputs, { profile: true });
+    onProfile({ method, profile: profile! });
+    return outputs;
+  };
+}
+
 class ExportedWindow implements AudioWindow {
   readonly #model: ExportedModel;
+  readonly #run: Run;
   readonly #states: MxArray;
   readonly #session: Session;
 
-  private constructor(model: ExportedModel, states: MxArray, session: Session) {
+  private constructor(model: ExportedModel, run: Run, states: MxArray, session: Session) {
     this.#model = model;
+    this.#run = run;
     this.#states = states;
     this.#session = session;
   }
 
-  static async create(model: ExportedModel, states: MxArray): Promise<ExportedWindow> {
-    const window = new ExportedWindow(model, states, model.session());
-    await window.#session.run('cross_kv', { states });
+  static async create(model: ExportedModel, run: Run, states: MxArray): Promise<ExportedWindow> {
+    const window = new ExportedWindow(model, run, states, model.session());
+    await run(window.#session, 'cross_kv', { states });
     return window;
   }
 
   decode(): Decoding {
-    return new ExportedDecoding(this.#session, () => this.#another());
+    return new ExportedDecoding(this.#session, this.#run, () => this.#another());
   }
 
   /** The same window in a session of its own. */
   async #another(): Promise<Session> {
     const session = this.#model.session();
-    await session.run('cross_kv', { states: this.#states });
+    await this.#run(session, 'cross_kv', { states: this.#states });
     return session;
   }
 
@@ -90,13 +119,15 @@ class ExportedWindow implements AudioWindow {
 /** Several sequences are decoded in as many sessions. */
 class ExportedDecoding implements Decoding {
   readonly #sessions: Session[];
+  readonly #run: Run;
   readonly #another: () => Promise<Session>;
   /** What the one sequence consists of until it is repeated. */
   readonly #ids: number[] = [];
   #past = 0;
 
-  constructor(session: Session, another: () => Promise<Session>) {
+  constructor(session: Session, run: Run, another: () => Promise<Session>) {
     this.#sessions = [session];
+    this.#run = run;
     this.#another = another;
   }
 
@@ -104,7 +135,7 @@ class ExportedDecoding implements Decoding {
     const past = this.#past;
     this.#past += ids[0].length;
     if (ids.length === 1) this.#ids.push(...ids[0]);
-    const rows = ids.map((row, i) => decodeIn(this.#sessions[i], row, past, positions));
+    const rows = ids.map((row, i) => decodeIn(this.#run, this.#sessions[i], row, past, positions));
     return (await Promise.all(rows)).flat();
   }
 
@@ -112,7 +143,7 @@ class ExportedDecoding implements Decoding {
     while (this.#sessions.length < count) {
       const session = await this.#another();
       this.#sessions.push(session);
-      await decodeIn(session, this.#ids, 0, [0]);
+      await decodeIn(this.#run, session, this.#ids, 0, [0]);
     }
   }
 
@@ -123,6 +154,7 @@ class ExportedDecoding implements Decoding {
 }
 
 async function decodeIn(
+  run: Run,
   session: Session,
   row: readonly number[],
   past: number,
@@ -130,6 +162,6 @@ async function decodeIn(
 ): Promise<Logits[]> {
   using ids = mx.array(Int32Array.from(row), [1, row.length]);
   using positions = mx.array(Int32Array.from(wanted));
-  using logits = (await session.run('decode', { ids, positions, past })).outputs.logits;
+  using logits = (await run(session, 'decode', { ids, positions, past })).logits;
   return await logitsOf(logits);
 }

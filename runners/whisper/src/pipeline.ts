@@ -37,7 +37,12 @@ export async function loadRecogniser(
   options: LoadOptions = {},
 ): Promise<Recogniser<Whisper>> {
   checkModelName(idOrPath);
-  const { signal, onProgress } = checkOptions('load()', loadOptionsSchema, options);
+  const { signal, onProgress, onProfile } = checkOptions('load()', loadOptionsSchema, options);
+  if (onProfile) {
+    throw new UsageError(
+      `Only an export can be profiled, and ${quoted(idOrPath)} is none: "whisper export" makes one.`,
+    );
+  }
   const folder = await resolveModel(idOrPath, {
     models: manifest.models,
     checkConfig: parseConfig,
@@ -61,15 +66,20 @@ export async function loadRecogniser(
   }
 }
 
-/** The same from an export. Its dtype is that of the export. */
+/** The same from an export, whose dtype can't be changed. */
 async function loadExportedRecogniser(
   folder: string,
   options: LoadOptions,
 ): Promise<Recogniser<ExportedWhisper>> {
-  const { signal, device } = checkOptions('load()', loadOptionsSchema, options);
+  const { signal, device, dtype, onProfile } = checkOptions('load()', loadOptionsSchema, options);
   if (device) mx.setDevice(device);
-  const model = new ExportedWhisper(folder);
+  const model = new ExportedWhisper(folder, onProfile);
   try {
+    if (dtype !== undefined && dtype !== model.dtype) {
+      throw new UsageError(
+        `${folder} is an export in ${model.dtype}: for ${dtype} export the model once more.`,
+      );
+    }
     const tokenizer = await loadTokenizer(folder);
     const special = specialTokens(tokenizer);
     throwIfAborted(signal);

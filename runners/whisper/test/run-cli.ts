@@ -35,9 +35,13 @@ export function runCli(
 /** Starts it for a test that does something meanwhile. */
 export function startCli(
   args: readonly string[],
-  { cwd, stdio = 'pipe' }: { cwd: string; stdio?: StdioOptions },
+  { cwd, env = {}, stdio = 'pipe' }: Omit<CliOptions, 'input'> & { stdio?: StdioOptions },
 ): { child: ChildProcess; ended: Promise<CliResult> } {
-  const child = spawn(process.execPath, [cli, ...args], { env: environment, cwd, stdio });
+  const child = spawn(process.execPath, [cli, ...args], {
+    env: { ...environment, ...env },
+    cwd,
+    stdio,
+  });
   const result: CliResult = { code: null, out: '', err: '' };
   child.stdout?.setEncoding('utf8').on('data', (text: string) => (result.out += text));
   child.stderr?.setEncoding('utf8').on('data', (text: string) => (result.err += text));

@@ -57,6 +57,12 @@ const RUNNER_TARGETS = {
     example: [],
     needs: 'src/export.ts',
   },
+  inspect: {
+    command: 'node dist/cli.js inspect',
+    description: 'Shows what is in an exported folder.',
+    example: ['FOLDER'],
+    needs: 'src/export.ts',
+  },
 };
 
 /**

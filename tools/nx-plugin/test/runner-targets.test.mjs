@@ -42,10 +42,11 @@ test('every runner has run, bundle, golden and bench, none of them cached', asyn
   expect(targets.bundle.options.command).toBe('node ../../tools/packaging/bundle.mjs');
 });
 
-test('export and export-check come with src/export.ts', async () => {
+test('export, export-check and inspect come with src/export.ts', async () => {
   const targets = await targetsOf('src/export.ts');
   expect(targets.export.options.command).toBe('node dist/cli.js export');
   expect(targets['export-check'].cache).toBe(false);
+  expect(targets.inspect.options.command).toBe('node dist/cli.js inspect');
 });
 
 test('test-model comes with the folder of its tests', async () => {

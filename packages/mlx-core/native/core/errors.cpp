@@ -16,7 +16,9 @@ const char* code_of(const std::exception& error) {
   // Before an op is built MLX checks its arguments and mostly throws std::invalid_argument; what
   // fails later (allocation, evaluation) is a std::runtime_error.
   const bool is_argument = dynamic_cast<const std::logic_error*>(&error) != nullptr;
-  return is_argument || says("Shape dimension") ? "SHAPE" : "NATIVE";
+  // Indices that are computed with what they point into are checked then (ops/indices.cpp).
+  const bool shape = is_argument || says("Shape dimension") || says("is outside an axis");
+  return shape ? "SHAPE" : "NATIVE";
 }
 
 }  // namespace mlx_runners

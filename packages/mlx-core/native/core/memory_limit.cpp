@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <iomanip>
+#include <limits>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -49,12 +50,13 @@ double address_space() {
   return std::max(0.0, static_cast<double>(address_space_left()) - reserved_address_space);
 }
 
-// array.nbytes() may overflow.
-double bytes_of(const mx::array& array) {
-  double bytes = array.itemsize();
-  for (auto size : array.shape()) bytes *= size;
-  return bytes;
+// array.size() and array.nbytes() may overflow.
+double elements_of(const mx::array& array) {
+  double elements = 1;
+  for (auto size : array.shape()) elements *= size;
+  return elements;
 }
+double bytes_of(const mx::array& array) { return elements_of(array) * array.itemsize(); }
 
 bool unscheduled(const mx::array& array) {
   return array.status() == mx::array::Status::unscheduled;
@@ -156,7 +158,20 @@ void require_memory(double bytes) {
   }
 }
 
+void require_countable(const mx::array& result) {
+  constexpr double most = std::numeric_limits<int>::max();
+  const double elements = elements_of(result);
+  if (elements <= most || !result.has_primitive()) return;
+  if (result.primitive().stream().device != mx::Device::cpu) return;
+  if (elements_of(base_of(result)) > most) return;
+  std::ostringstream text;
+  text << std::setprecision(15) << "the result would have " << elements
+       << " elements, and on the CPU it can have at most " << most;
+  throw CodedError("SHAPE", text.str());
+}
+
 void require_possible(const mx::array& result) {
+  require_countable(result);
   const double bytes = bytes_of(result);
   const auto most = static_cast<double>(memory_limit());
   if (bytes > most) {

@@ -21,12 +21,17 @@ inline constexpr int array_overhead = 2048;
 size_t memory_limit();
 void set_memory_limit(size_t bytes);
 
-// All but new_bytes throw CodedError "MEMORY".
+// Where nothing else is said, all but new_bytes throw CodedError "MEMORY".
 
 // Before a buffer is allocated.
 void require_memory(double bytes);
 
-// When an op has made a node, which isn't computed yet: alone it must be within the limit.
+// When an op has made a node: on the CPU MLX counts elements in 32 bits in places, and gives wrong
+// results or writes outside of them where there are more. Views of loaded arrays may have more;
+// throws CodedError "SHAPE" for all others.
+void require_countable(const mlx::core::array& result);
+
+// When an op has made a node, which isn't computed yet: besides, alone it must be within the limit.
 void require_possible(const mlx::core::array& result);
 
 // What computing an array allocates: nothing for those that lie in another's buffer.

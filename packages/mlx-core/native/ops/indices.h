@@ -25,4 +25,10 @@ std::optional<std::string> value_outside(const mlx::core::array& array, size_t s
 void check_indices(const char* op, const mlx::core::array& indices, size_t size,
                    mlx::core::StreamOrDevice s);
 
+// The same indices for an op that reads or writes wherever they point: on the CPU those that are
+// yet to be computed are checked when they are. An evaluation with one outside fails, and touches
+// no other memory.
+mlx::core::array checked_indices(const char* op, const mlx::core::array& indices, size_t size,
+                                 mlx::core::StreamOrDevice s);
+
 }  // namespace mlx_runners

@@ -1,4 +1,8 @@
 // Rows of mlx/ops.h that reduce, sort or accumulate along axes.
+#include <limits>
+#include <stdexcept>
+#include <string>
+
 #include "kernels/cpu/primitives.h"
 #include "mlx/ops.h"
 #include "ops/rows.h"
@@ -12,15 +16,20 @@ using S = mx::StreamOrDevice;
 using OverAxes = array(const array&, const Ints&, bool, S);
 using OverAll = array(const array&, bool, S);
 
-// MLX's CPU loops over an empty array that isn't row-contiguous never end.
-array without_gaps(const array& a, S s) {
+// MLX's CPU loops count in 32 bits, and those over an empty array that isn't row-contiguous never
+// end.
+array reducible(const array& a, S s) {
+  if (a.size() > std::numeric_limits<int>::max() && mx::to_stream(s).device == mx::Device::cpu) {
+    throw std::invalid_argument("[reduce] " + std::to_string(a.size()) +
+                                " elements are more than the CPU reduces at once: reduce parts.");
+  }
   return a.size() == 0 ? mx::zeros(a.shape(), a.dtype(), s) : a;
 }
 
 // One shape for all of MLX's reductions: some axes, or all of them when none are given.
 template <OverAxes* axes_overload, OverAll* all_overload>
 array reduce(const array& given, Axes axes, bool keepdims, S s) {
-  const array a = without_gaps(given, s);
+  const array a = reducible(given, s);
   return axes ? axes_overload(a, *axes, keepdims, s) : all_overload(a, keepdims, s);
 }
 
@@ -35,7 +44,7 @@ using SpreadAll = array(const array&, bool, int, S);
 
 template <Spread* axes_overload, SpreadAll* all_overload>
 array spread(const array& given, Axes axes, bool keepdims, int ddof, S s) {
-  const array a = without_gaps(given, s);
+  const array a = reducible(given, s);
   return axes ? axes_overload(a, *axes, keepdims, ddof, s) : all_overload(a, keepdims, ddof, s);
 }
 
@@ -52,6 +61,10 @@ array softmax(const array& a, Axes axes, bool precise, S s) {
 }
 array softmax_on_cpu(const array& a, Axes axes, bool precise, S s) {
   return axes ? cpu::softmax(a, *axes, precise, s) : mx::softmax(a, precise, s);
+}
+
+array allclose(const array& a, const array& b, double rtol, double atol, bool equal_nan, S s) {
+  return mx::all(reducible(mx::isclose(a, b, rtol, atol, equal_nan, s), s), s);
 }
 
 array cumsum(const array& a, int axis, bool reverse, bool inclusive, S s) {
@@ -102,8 +115,8 @@ std::vector<Op> reduction_rows() {
       op("arrayEqual", "True when shapes and all values agree.",
          select<array(const array&, const array&, bool, S)>(mx::array_equal), arg("a"), arg("b"),
          opt("equalNan", false)),
-      op("allclose", "True when all values agree within tolerances.", mx::allclose, arg("a"),
-         arg("b"), opt("rtol", 1e-5), opt("atol", 1e-8), opt("equalNan", false)),
+      op("allclose", "True when all values agree within tolerances.", allclose, arg("a"), arg("b"),
+         opt("rtol", 1e-5), opt("atol", 1e-8), opt("equalNan", false)),
       op("isclose", "True where values agree within tolerances.", mx::isclose, operand("a"),
          operand("b"), opt("rtol", 1e-5), opt("atol", 1e-8), opt("equalNan", false)),
   };

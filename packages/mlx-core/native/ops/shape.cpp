@@ -105,12 +105,27 @@ array repeat(const array& a, int repeats, std::optional<int> axis, S s) {
   return axis ? mx::repeat(a, repeats, *axis, s) : mx::repeat(a, repeats, s);
 }
 
+// MLX mirrors an axis by slices of at most its own size, each a node of the graph, until the
+// padding is full.
+void check_mirrors(const Shape& shape, const Ints& widths) {
+  constexpr int64_t most = 1024;
+  for (size_t i = 0; i < widths.size(); ++i) {
+    const int64_t size = shape[i / 2];
+    if (size > 0 && widths[i] > most * std::max<int64_t>(size - 1, 1)) {
+      throw std::invalid_argument(
+          "[pad] an axis of size " + std::to_string(size) + " can't be mirrored to a padding of " +
+          std::to_string(widths[i]) + ": that is over 1024 times its size.");
+    }
+  }
+}
+
 // `widths` holds low and high padding of each axis in turn: [low0, high0, low1, high1, …].
 array pad(const array& a, const Ints& widths, std::optional<array> value, const std::string& mode,
           S s) {
   if (widths.size() != 2 * a.ndim()) {
     throw std::invalid_argument("[pad] widths needs a low and a high number for each axis.");
   }
+  if (mode == "reflect" || mode == "symmetric") check_mirrors(a.shape(), widths);
   Ints axes(a.ndim());
   std::iota(axes.begin(), axes.end(), 0);
   Shape low, high;
@@ -122,16 +137,16 @@ array pad(const array& a, const Ints& widths, std::optional<array> value, const 
 }
 
 array take(const array& a, const array& indices, std::optional<int> axis, S s) {
-  check_indices("take", indices, axis ? axis_size(a, *axis) : a.size(), s);
-  return axis ? mx::take(a, indices, *axis, s) : mx::take(a, indices, s);
+  const array checked = checked_indices("take", indices, axis ? axis_size(a, *axis) : a.size(), s);
+  return axis ? mx::take(a, checked, *axis, s) : mx::take(a, checked, s);
 }
 array take_along_axis(const array& a, const array& indices, int axis, S s) {
-  check_indices("takeAlongAxis", indices, axis_size(a, axis), s);
-  return mx::take_along_axis(a, indices, axis, s);
+  const array checked = checked_indices("takeAlongAxis", indices, axis_size(a, axis), s);
+  return mx::take_along_axis(a, checked, axis, s);
 }
 array put_along_axis(const array& a, const array& indices, const array& values, int axis, S s) {
-  check_indices("putAlongAxis", indices, axis_size(a, axis), s);
-  return mx::put_along_axis(a, indices, values, axis, s);
+  const array checked = checked_indices("putAlongAxis", indices, axis_size(a, axis), s);
+  return mx::put_along_axis(a, checked, values, axis, s);
 }
 array roll(const array& a, int shift, std::optional<int> axis, S s) {
   return axis ? mx::roll(a, shift, *axis, s) : mx::roll(a, shift, s);

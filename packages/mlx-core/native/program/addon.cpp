@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/environment.h"
+#include "core/errors.h"
 #include "core/exports.h"
 #include "core/guard.h"
 #include "program/program.h"
@@ -130,11 +131,23 @@ struct Running {
   Profile profile;
 };
 
+void reject(const Napi::Promise::Deferred& deferred, const char* code, const std::string& message) {
+  auto error = Napi::Error::New(deferred.Env(), message);
+  error.Set("code", Napi::String::New(deferred.Env(), code));
+  deferred.Reject(error.Value());
+}
+
 Napi::Value result_of(Napi::Env env, const Running& running, Evaluation& done) {
   auto& environment = Environment::of(env);
   auto ids = Napi::Float64Array::New(env, done.arrays.size());
-  for (size_t i = 0; i < done.arrays.size(); ++i) {
-    ids[i] = environment.add(std::move(done.arrays[i]), true);
+  size_t added = 0;
+  try {
+    for (; added < done.arrays.size(); ++added) {
+      ids[added] = environment.add(std::move(done.arrays[added]), true);
+    }
+  } catch (...) {
+    environment.drop(ids.Data(), added);
+    throw;
   }
   auto result = Napi::Object::New(env);
   result.Set("ids", ids);
@@ -171,16 +184,11 @@ napi_value run_session(const Napi::CallbackInfo& info) {
         return outputs;
       },
       [deferred, running](Napi::Env env, Evaluation& done) {
-        if (done.error_code) {
-          auto error = Napi::Error::New(env, done.error_message);
-          error.Set("code", Napi::String::New(env, done.error_code));
-          deferred.Reject(error.Value());
-          return;
-        }
+        if (done.error_code) return reject(deferred, done.error_code, done.error_message);
         try {
           deferred.Resolve(result_of(env, *running, done));
         } catch (const std::exception& error) {
-          deferred.Reject(Napi::Error::New(env, error.what()).Value());
+          reject(deferred, code_of(error), error.what());
         }
       });
   return deferred.Promise();

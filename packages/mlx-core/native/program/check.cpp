@@ -1,6 +1,7 @@
 // What can be said of a program's arguments before it runs: each fits its op, and sizes are put
 // only where integers stand.
 #include <cmath>
+#include <set>
 
 #include "core/dtypes.h"
 #include "core/errors.h"
@@ -56,6 +57,14 @@ class Checker {
     if (!instruction.op->many && instruction.results.size() != 1) {
       refuse("the op gives one result");
     }
+    if (instruction.results.size() > ExchangeLayout::results) {
+      refuse("it gives " + std::to_string(instruction.results.size()) + " results, and may give " +
+             std::to_string(ExchangeLayout::results) + " at most");
+    }
+    std::set<uint32_t> slots;
+    for (const TypedSlot& result : instruction.results) {
+      if (!slots.insert(result.slot).second) refuse("two of its results share a slot");
+    }
   }
 
   bool fits(const Value& value, const Param& param, uint32_t slot_count) {
@@ -97,6 +106,10 @@ class Checker {
   }
 
   bool list_fits(const Value& value, Use use, uint32_t slot_count) {
+    if (value.size > ExchangeLayout::lists) {
+      refuse("a list has " + std::to_string(value.size) + " elements, and may have " +
+             std::to_string(ExchangeLayout::lists) + " at most");
+    }
     const double size = static_cast<double>(program_.lists.size());
     if (!(value.number >= 0 && is_whole(value.number) && value.number + value.size <= size)) {
       refuse("a list argument lies outside the list area");

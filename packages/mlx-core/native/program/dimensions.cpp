@@ -1,5 +1,6 @@
 #include "program/dimensions.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/dtypes.h"
@@ -10,11 +11,13 @@ namespace {
 constexpr int64_t unknown = -1;
 
 std::string type_in_words(mx::Dtype dtype, std::span<const int64_t> shape) {
+  constexpr size_t named = 16;  // axes; arrays have fewer, damaged programs thousands
   std::string text = std::string(dtypes[dtype_number(dtype)].name) + "[";
-  for (size_t axis = 0; axis < shape.size(); ++axis) {
+  for (size_t axis = 0; axis < std::min(shape.size(), named); ++axis) {
     text += (axis > 0 ? ", " : "") + std::to_string(shape[axis]);
   }
-  return text + "]";
+  if (shape.size() <= named) return text + "]";
+  return text + ", … " + std::to_string(shape.size()) + " axes]";
 }
 
 std::string wrong_dimension(const Dimension& dimension, int64_t value) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -112,16 +113,21 @@ std::vector<mx::array> Session::run(const Call& call) {
     evaluate(zeros);
     states_ = std::move(zeros);
   }
-  fill(trace, call.inputs, states_);
-  compute(method, trace, call);
-  auto outputs = finish(method, trace);
+  fill(method, trace, call.inputs, program_->constants, states_);
+  const size_t last_chunk = compute(method, trace, call);
+  auto outputs = finish(method, trace, last_chunk);
   if (call.profile) call.profile->seconds = seconds_since(start);
   return outputs;
 }
 
-void Session::try_build(const Method& method, const Trace& trace) {
+void Session::try_build(const Method& method, const Trace& trace,
+                        const std::vector<mx::array>& constants) {
   const auto smallest = smallest_dimensions(trace);
-  trace.sizes.evaluate(smallest, sizes_);
+  try {
+    trace.sizes.evaluate(smallest, sizes_);
+  } catch (const CodedError& error) {
+    throw CodedError(error.code(), method.name + ": " + error.what());
+  }
   std::vector<mx::array> inputs;
   for (const TypedSlot& input : trace.inputs) {
     inputs.push_back(mx::zeros(shape_of(input.type), input.type.dtype, stream_));
@@ -130,8 +136,10 @@ void Session::try_build(const Method& method, const Trace& trace) {
   for (const State& state : program_->states) {
     states.push_back(mx::zeros(state.shape, state.dtype, stream_));
   }
-  fill(trace, inputs, states);
-  for (size_t i = 0; i < trace.instructions.size(); ++i) build(method, trace, i);
+  fill(method, trace, inputs, constants, states);
+  for (size_t i = 0; i < trace.instructions.size(); ++i) {
+    build(method, trace, i, Purpose::Check);
+  }
   for (const TypedSlot& output : trace.outputs) {
     const mx::array& made = slots_.at(output.slot);
     if (has_type(made, output.type)) continue;
@@ -152,28 +160,54 @@ const Trace& Session::choose(const Method& method, const Call& call) {
   std::string why;
   std::vector<int64_t> dimensions;
   for (const Trace& trace : method.traces) {
-    why =
-        bind_dimensions(*program_, method, trace, call.inputs, call.dimensions, dimensions, sizes_);
+    try {
+      why = bind_dimensions(*program_, method, trace, call.inputs, call.dimensions, dimensions,
+                            sizes_);
+    } catch (const CodedError& error) {
+      throw CodedError(error.code(), method.name + ": " + error.what());
+    }
     if (why.empty()) return trace;
   }
   throw CodedError("SHAPE", method.name + ": " + why);
 }
 
-void Session::fill(const Trace& trace, const std::vector<mx::array>& inputs,
-                   const std::vector<mx::array>& states) {
+void Session::fill(const Method& method, const Trace& trace, const std::vector<mx::array>& inputs,
+                   const std::vector<mx::array>& constants, const std::vector<mx::array>& states) {
   slots_.resize(trace.slot_count);
   for (size_t i = 0; i < inputs.size(); ++i) slots_.set(trace.inputs[i].slot, inputs[i]);
   for (const auto& [constant, slot] : trace.constants) {
-    slots_.set(slot, program_->constants[constant]);
+    slots_.set(slot, constants[constant]);
   }
   for (const StateSlot& state : trace.states) slots_.set(state.slot, states[state.state]);
-  for (const auto& [in_lists, index, size] : trace.patches) {
-    const auto number = static_cast<double>(sizes_[size]);
-    (in_lists ? lists_[index] : values_[index].number) = number;
+  for (const Patch& patch : trace.patches) {
+    const int64_t size = sizes_[patch.size];
+    if (std::abs(size) > 2147483647) require_32_bits(method, trace, patch);
+    (patch.in_lists ? lists_[patch.index] : values_[patch.index].number) =
+        static_cast<double>(size);
   }
 }
 
-double Session::build(const Method& method, const Trace& trace, size_t number) {
+// Only what is a number, such as the start of arange, may be larger.
+void Session::require_32_bits(const Method& method, const Trace& trace, const Patch& patch) const {
+  for (size_t i = 0; i < trace.instructions.size(); ++i) {
+    const Instruction& instruction = trace.instructions[i];
+    for (uint32_t k = 0; k < instruction.value_count; ++k) {
+      const uint32_t position = instruction.first_value + k;
+      const Value& value = program_->values[position];
+      const bool in_list = patch.in_lists && value.tag == Tag::Ints &&
+                           patch.index >= value.number && patch.index < value.number + value.size;
+      const Param& param = instruction.op->params[k];
+      const bool integer = (param.kind == Kind::Int && !param.operand) || param.kind == Kind::Axes;
+      const bool is_value = !patch.in_lists && patch.index == position && integer;
+      if (!in_list && !is_value) continue;
+      throw CodedError("SHAPE", name_of(*program_, method, trace, i) + ": " + param.name +
+                                    " would hold " + std::to_string(sizes_[patch.size]) +
+                                    ", which is beyond 32 bits");
+    }
+  }
+}
+
+double Session::build(const Method& method, const Trace& trace, size_t number, Purpose purpose) {
   const Instruction& instruction = trace.instructions[number];
   std::vector<mx::array> results;
   try {
@@ -185,7 +219,7 @@ double Session::build(const Method& method, const Trace& trace, size_t number) {
                                       " results, not as many as the program says");
     }
     for (size_t i = 0; i < results.size(); ++i) {
-      require_possible(results[i]);
+      purpose == Purpose::Compute ? require_possible(results[i]) : require_countable(results[i]);
       if (has_type(results[i], instruction.results[i].type)) continue;
       throw CodedError("PROGRAM",
                        "it gives " + in_words(results[i]) + ", which is not what the program says");
@@ -203,7 +237,7 @@ double Session::build(const Method& method, const Trace& trace, size_t number) {
   return bytes;
 }
 
-void Session::compute(const Method& method, const Trace& trace, const Call& call) {
+size_t Session::compute(const Method& method, const Trace& trace, const Call& call) {
   const size_t count = trace.instructions.size();
   for (size_t next = 0; next < count;) {
     const size_t first = next;
@@ -213,34 +247,41 @@ void Session::compute(const Method& method, const Trace& trace, const Call& call
         profile(method, trace, next, *call.profile);
         throw_if_cancelled(call);
       } else {
-        bytes += build(method, trace, next);
+        bytes += build(method, trace, next, Purpose::Compute);
       }
       ++next;
     }
-    // The last chunk is computed with the results, without what they don't need.
-    if (next == count) return;
-    try {
-      evaluate(slots_.uncomputed());
-    } catch (const std::exception& error) {
-      throw CodedError(code_of(error), "from " + name_of(*program_, method, trace, first) + " to " +
-                                           name_of(*program_, method, trace, next - 1) + ": " +
-                                           error.what());
-    }
+    if (next == count) return first;
+    evaluate_chunk(method, trace, first, next, slots_.uncomputed());
     throw_if_cancelled(call);
+  }
+  return count;
+}
+
+void Session::evaluate_chunk(const Method& method, const Trace& trace, size_t first, size_t end,
+                             const std::vector<mx::array>& arrays) const {
+  try {
+    evaluate(arrays);
+  } catch (const std::exception& error) {
+    std::string place = method.name;
+    if (first < end) place = name_of(*program_, method, trace, end - 1);
+    if (end - first > 1)
+      place = "from " + name_of(*program_, method, trace, first) + " to " + place;
+    throw CodedError(code_of(error), place + ": " + error.what());
   }
 }
 
 void Session::profile(const Method& method, const Trace& trace, size_t number, Profile& profile) {
   const Instruction& instruction = trace.instructions[number];
   double bytes = bytes_of(instruction, *program_, slots_);
-  build(method, trace, number);
+  build(method, trace, number, Purpose::Compute);
   std::vector<mx::array> results;
   for (const TypedSlot& result : instruction.results) {
     results.push_back(slots_.at(result.slot));
     bytes += static_cast<double>(results.back().nbytes());
   }
   const auto start = Clock::now();
-  evaluate(results);
+  evaluate_chunk(method, trace, number, number + 1, results);
   const double seconds = seconds_since(start);
   auto entry = std::ranges::find(profile.ops, instruction.op, &OpProfile::op);
   if (entry == profile.ops.end()) entry = profile.ops.insert(entry, {instruction.op});
@@ -249,7 +290,7 @@ void Session::profile(const Method& method, const Trace& trace, size_t number, P
   entry->bytes += bytes;
 }
 
-std::vector<mx::array> Session::finish(const Method& method, const Trace& trace) {
+std::vector<mx::array> Session::finish(const Method& method, const Trace& trace, size_t first) {
   std::vector<mx::array> outputs;
   for (const TypedSlot& output : trace.outputs) outputs.push_back(slots_.at(output.slot));
   std::vector<mx::array> states = states_;
@@ -264,7 +305,7 @@ std::vector<mx::array> Session::finish(const Method& method, const Trace& trace)
   slots_.resize(0);
   std::vector<mx::array> all = outputs;
   all.insert(all.end(), states.begin(), states.end());
-  evaluate(all);
+  evaluate_chunk(method, trace, first, trace.instructions.size(), all);
   all.clear();
   commit(std::move(states), outputs);
   return outputs;
@@ -313,10 +354,14 @@ std::shared_ptr<const Program> make_program(Tables tables, Lane& lane, mx::Strea
   find_lifetimes(*program);
   LaneLock lock(lane, stream);
   Session trial(program, lane, stream);
+  std::vector<mx::array> constants;
+  for (const mx::array& constant : program->constants) {
+    constants.push_back(mx::zeros(constant.shape(), constant.dtype(), stream));
+  }
   for (const Method& method : program->methods) {
     for (const Trace& trace : method.traces) {
       try {
-        trial.try_build(method, trace);
+        trial.try_build(method, trace, constants);
       } catch (const CodedError& error) {
         throw CodedError("PROGRAM", error.what());
       }

@@ -53,9 +53,9 @@ class Session {
   // The states are zeros again; with the lane held.
   void reset() { states_.clear(); }
 
-  // Builds a trace at its smallest sizes without computing it; with the lane held. Throws
-  // CodedError "PROGRAM" when shapes or dtypes don't fit.
-  void try_build(const Method& method, const Trace& trace);
+  // Builds a trace at its smallest sizes, with stand-ins for constants and without computing
+  // anything; with the lane held. Throws CodedError "PROGRAM" when shapes or dtypes don't fit.
+  void try_build(const Method& method, const Trace& trace, const std::vector<mx::array>& constants);
 
  private:
   class Slots final : public ArraySource {
@@ -71,13 +71,21 @@ class Session {
   };
 
   const Trace& choose(const Method& method, const Call& call);
-  void fill(const Trace& trace, const std::vector<mx::array>& inputs,
-            const std::vector<mx::array>& states);
-  // Returns how many bytes computing it will allocate.
-  double build(const Method& method, const Trace& trace, size_t instruction);
-  void compute(const Method& method, const Trace& trace, const Call& call);
+  void fill(const Method& method, const Trace& trace, const std::vector<mx::array>& inputs,
+            const std::vector<mx::array>& constants, const std::vector<mx::array>& states);
+  void require_32_bits(const Method& method, const Trace& trace, const Patch& patch) const;
+  // What this machine has no memory for is refused when it is going to be computed. Returns how
+  // many bytes that will allocate.
+  enum class Purpose { Compute, Check };
+  double build(const Method& method, const Trace& trace, size_t instruction, Purpose purpose);
+  // All instructions but the last chunk, whose first is returned: that is computed with the
+  // results, without what they don't need.
+  size_t compute(const Method& method, const Trace& trace, const Call& call);
+  // Computes arrays of the instructions from `first` up to, not including, `end`.
+  void evaluate_chunk(const Method& method, const Trace& trace, size_t first, size_t end,
+                      const std::vector<mx::array>& arrays) const;
   void profile(const Method& method, const Trace& trace, size_t instruction, Profile& profile);
-  std::vector<mx::array> finish(const Method& method, const Trace& trace);
+  std::vector<mx::array> finish(const Method& method, const Trace& trace, size_t first);
   void commit(std::vector<mx::array> states, std::vector<mx::array>& outputs);
   bool has_type(const mx::array& array, const ArrayType& type) const;
   mx::Shape shape_of(const ArrayType& type) const;

@@ -105,7 +105,9 @@ class Reader {
   Dimension dimension(const std::string& name) {
     Dimension dimension{words_.number(), words_.number(), words_.number(), name};
     const auto& [min, max, multiple_of, _] = dimension;
-    if (min < 0 || max < min || max > 2147483647 || multiple_of < 1) {
+    const bool valid = min >= 0 && min <= max && max <= 2147483647 && multiple_of >= 1 &&
+                       max / multiple_of * multiple_of >= min;
+    if (!valid) {
       refuse("the dimension " + name + " has no valid range");
     }
     return dimension;
@@ -143,6 +145,11 @@ class Reader {
       const uint32_t before = slot(trace);
       return StateSlot{state, before, slot(trace)};
     });
+    std::vector<bool> held(states_, false);
+    for (const StateSlot& state : trace.states) {
+      if (held[state.state]) refuse(method.name + " holds a state in two slots");
+      held[state.state] = true;
+    }
     trace.constants = words_.list<ConstantSlot>([&] {
       const uint32_t constant = words_.below(tables_.constants.size(), "constant");
       return ConstantSlot{constant, slot(trace)};

@@ -4,7 +4,9 @@ import { shareCommonSubexpressions } from './common-subexpressions.js';
 import { foldConstants } from './constant-folding.js';
 import { removeDeadCode } from './dead-code.js';
 import { fusions } from './fusions.js';
+import { hoistViews } from './hoist-views.js';
 import { mergeConstants } from './merge-constants.js';
+import { mergeLinears } from './merge-linears.js';
 import type { Pass } from './pass.js';
 import { fuseRope } from './rope.js';
 import { foldViews } from './views.js';
@@ -25,6 +27,10 @@ export const allPasses: readonly Pass[] = [
   // Frequencies are mostly computed, and constants only now.
   fuseRope,
   foldViews,
+  // Views of views leave the first ones behind.
+  removeDeadCode,
+  mergeLinears,
+  hoistViews,
   mergeConstants,
   removeDeadCode,
 ];

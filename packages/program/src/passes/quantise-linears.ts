@@ -40,10 +40,10 @@ class Rewriter {
 
   rewrite(): Graph {
     const others = new Set(this.#graph.instructions.flatMap((each) => this.#readOtherwise(each)));
-    const instructions = this.#graph.instructions.flatMap((instruction) => {
+    const instructions = this.#graph.instructions.map((instruction) => {
       const weight = this.#weightOf(instruction);
       return weight === undefined || others.has(weight)
-        ? [instruction]
+        ? instruction
         : this.#quantised(instruction, weight);
     });
     const constants = [...this.#graph.constants, ...this.#added];
@@ -68,24 +68,10 @@ class Rewriter {
     });
   }
 
-  #quantised(instruction: Instruction, weight: number): Instruction[] {
-    const { args, results, source } = instruction;
-    const [codes, scales, biases] = this.#partsOf(weight);
-    const product: Argument[] = [
-      args[0],
-      ...[codes, scales, biases].map((array) => ({ array })),
-      true,
-      this.#groupSize,
-      this.#bits,
-    ];
-    const bias = args[2] ?? null;
-    if (bias === null) return [{ op: 'quantizedMatmul', args: product, results, source }];
-    const [sum] = results;
-    const between = this.#newValue(this.#types.get(sum)!);
-    return [
-      { op: 'quantizedMatmul', args: product, results: [between], source },
-      { op: 'add', args: [{ array: between }, bias], results, source },
-    ];
+  #quantised({ args, results, source }: Instruction, weight: number): Instruction {
+    const parts = this.#partsOf(weight).map((array) => ({ array }));
+    const product: Argument[] = [args[0], ...parts, args[2] ?? null, this.#groupSize, this.#bits];
+    return { op: 'quantizedLinear', args: product, results, source };
   }
 
   #partsOf(weight: number): readonly number[] {

@@ -40,8 +40,11 @@ export interface FuzzSummary {
 /** Cases of all packages' ordinary tests together. */
 const BASE_CASES = 2500;
 
-/** No file of a test is larger than some kilobytes. */
+/** Hardly a file of a test is larger than some kilobytes. */
 const ALLOCATION_LIMIT = 512 * 2 ** 20;
+
+/** What JavaScript may take for a byte of a file: lists that a mutation repeats make megabytes of JSON. */
+const ALLOCATION_PER_BYTE = 64;
 
 /** A damage that a case does to one of its files. */
 interface Step {
@@ -124,7 +127,10 @@ async function withinBounds(subject: FuzzSubject, files: Files): Promise<Reading
   const left = filesOpenedSince(descriptors);
   if (left.length > 0) throw new Error(`These files are left open: ${left.join(', ')}.`);
   const taken = (peakAddressSpace() ?? 0) - memory;
-  if (taken > ALLOCATION_LIMIT) throw new Error(`${taken} bytes more were allocated at once.`);
+  const size = Object.values(files).reduce((sum, { length }) => sum + length, 0);
+  if (taken > ALLOCATION_LIMIT + ALLOCATION_PER_BYTE * size) {
+    throw new Error(`${taken} bytes more were allocated at once.`);
+  }
   return reading;
 }
 

@@ -1,0 +1,149 @@
+/** What an export may cost, and whether it keeps to it. */
+import { join } from 'node:path';
+import { mx, nearestName, type Dtype } from '@mlx-runners/mlx-core';
+import { ProgramError, quoted } from '@mlx-runners/mlx-core/errors';
+import { opRows } from '@mlx-runners/mlx-core/program';
+import type { Finding } from './check-export.js';
+import { readExport } from './read-export.js';
+import type { Manifest, ProgramFile, TraceFile } from './format.js';
+
+/** What one trace of a method may cost. */
+export interface TraceBudget {
+  /** The most instructions. */
+  instructions?: number;
+  /** The most instructions of an op. Casts (`astype`) are none unless given. */
+  ops?: Readonly<Record<string, number>>;
+  /** The most instructions that make float32 of 16-bit floats without saying so; none unless given. */
+  upcasts?: number;
+}
+
+export interface MethodBudget {
+  /** The most bytes of its program. */
+  bytes?: number;
+  /** One for each trace, in their order. */
+  traces?: readonly TraceBudget[];
+}
+
+export interface ExportBudgets {
+  /** The most bytes of all files. */
+  bytes?: number;
+  /** By method. */
+  methods?: Readonly<Record<string, MethodBudget>>;
+}
+
+/**
+ * @throws ProgramError for budgets that can't be meant: of methods, traces or ops that there are not
+ */
+export function checkBudgets(folder: string, budgets: ExportBudgets): Finding[] {
+  const { manifest, programs } = readExport(folder);
+  checkNames(programs, budgets);
+  const dtypes = constantDtypes(folder, manifest);
+  const total = Object.values(manifest.files).reduce((sum, { bytes }) => sum + bytes, 0);
+  return [
+    ...within('bytes of all files', total, budgets.bytes),
+    ...programs.flatMap((program) => {
+      const { method, traces } = program;
+      const budget = budgets.methods?.[method] ?? {};
+      const { bytes } = manifest.files[manifest.methods[method].program];
+      return [
+        ...within(`${method}: bytes of its program`, bytes, budget.bytes),
+        ...traces.flatMap((trace, i) =>
+          checkTrace(
+            nameOf(program, i),
+            trace,
+            budget.traces?.[i] ?? {},
+            upcasts(trace, manifest, dtypes),
+          ),
+        ),
+      ];
+    }),
+  ];
+}
+
+function nameOf({ method, traces }: ProgramFile, i: number): string {
+  return traces.length === 1 ? method : `${method}, trace ${i + 1}`;
+}
+
+function checkTrace(
+  what: string,
+  trace: TraceFile,
+  { instructions, ops, upcasts: most = 0 }: TraceBudget,
+  found: number,
+): Finding[] {
+  const countOf = (op: string): number =>
+    trace.instructions.filter((each) => each.op === op).length;
+  return [
+    ...within(`${what}: instructions`, trace.instructions.length, instructions),
+    ...Object.entries({ astype: 0, ...ops }).flatMap(([op, count]) =>
+      within(`${what}: ${op}`, countOf(op), count),
+    ),
+    ...within(`${what}: upcasts`, found, most),
+  ];
+}
+
+function within(what: string, count: number, most: number | undefined): Finding[] {
+  if (most === undefined) return [];
+  return [{ what, ok: count <= most, found: `${count}, at most ${most}` }];
+}
+
+const halves: ReadonlySet<Dtype> = new Set(['float16', 'bfloat16']);
+
+/** Instructions other than casts that read 16-bit floats and give float32, as mixed operands do. */
+function upcasts(
+  trace: TraceFile,
+  { states }: Manifest,
+  constants: ReadonlyMap<string, Dtype>,
+): number {
+  const dtypes = new Map<number, Dtype>();
+  for (const { slot, dtype } of trace.inputs) dtypes.set(slot, dtype);
+  for (const { slot, name } of trace.states) dtypes.set(slot, states[name].dtype);
+  for (const { slot, name } of trace.constants) dtypes.set(slot, constants.get(name)!);
+  let count = 0;
+  for (const { op, args, results } of trace.instructions) {
+    const read = args.flatMap((arg) => {
+      if (typeof arg !== 'object' || arg === null) return [];
+      return 'slot' in arg ? [arg.slot] : 'slots' in arg ? arg.slots : [];
+    });
+    const narrow = read.some((slot) => halves.has(dtypes.get(slot)!));
+    if (op !== 'astype' && narrow && results.some(({ dtype }) => dtype === 'float32')) count++;
+    for (const { slot, dtype } of results) dtypes.set(slot, dtype);
+  }
+  return count;
+}
+
+function constantDtypes(folder: string, { weights }: Manifest): Map<string, Dtype> {
+  return mx.tidy(() => {
+    const files = weights.map((path) => mx.loadSafetensors(join(folder, path)).tensors);
+    return new Map(files.flatMap((file) => [...file].map(([name, { dtype }]) => [name, dtype])));
+  });
+}
+
+function checkNames(programs: readonly ProgramFile[], { methods = {} }: ExportBudgets): void {
+  const known = new Map(programs.map(({ method, traces }) => [method, traces.length]));
+  const ops = opRows().map(({ name }) => name);
+  for (const [method, { traces }] of Object.entries(methods)) {
+    const count = known.get(method);
+    if (count === undefined) {
+      throw new ProgramError(
+        `There is a budget for the method ${quoted(method)}${meant(method, [...known.keys()])}`,
+      );
+    }
+    if (traces && traces.length !== count) {
+      throw new ProgramError(
+        `The budget of ${method} is for ${traces.length} traces; the method has ${count}.`,
+      );
+    }
+    const named = (traces ?? []).flatMap((trace) => Object.keys(trace.ops ?? {}));
+    const unknown = named.find((op) => !ops.includes(op));
+    if (unknown !== undefined) {
+      throw new ProgramError(
+        `The budget of ${method} is for the op ${quoted(unknown)}${meant(unknown, ops)}`,
+      );
+    }
+  }
+}
+
+function meant(name: string, known: readonly string[]): string {
+  const nearest = nearestName(name, known);
+  return `, which does not exist${nearest === undefined ? '.' : `: did you mean ${nearest}?`}`;
+}
