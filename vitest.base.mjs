@@ -29,6 +29,7 @@ function suiteConfig(projectRoot, mode, test) {
       reporters: ['default', skipReasons, 'json'],
       outputFile: { json: suite.report },
       testTimeout: suite.timeout,
+      hookTimeout: suite.timeout,
       // Nx asks for colours, also of the programs that tests start and whose output they read.
       env: { FORCE_COLOR: '0', ...suite.env },
       ...test,
