@@ -25,6 +25,8 @@ const RUNS = [
 /**
  * The fuzzer of packages/program over the sanitized addon, in a Node that has the sanitizer's runtime before all
  * else. V8 never frees what lives to the end of the process.
+ *
+ * @param {{ folder: string, scale: number, seed: number }} run
  */
 function fuzzPrograms({ folder, scale, seed }) {
   const compiler = process.env.CXX ?? 'c++'; // CMake's choice

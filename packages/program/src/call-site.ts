@@ -54,6 +54,12 @@ export function callSite(): string {
   return place;
 }
 
+/** The innermost line that an error passed which is not of the libraries, if its stack has one. */
+export function siteOf({ stack: text = '' }: Error): string | undefined {
+  const place = places(text).find(({ file }) => !library.test(file));
+  return place && `${packagePath(place.file)}:${place.line}`;
+}
+
 function rawCallSite(): string {
   // Put back as it was, whoever set it: never called here.
   const before = Object.getOwnPropertyDescriptor(Error, 'prepareStackTrace');

@@ -3,33 +3,39 @@ import { join } from 'node:path';
 import { mx, nearestName, type Dtype } from '@mlx-runners/mlx-core';
 import { ProgramError, quoted } from '@mlx-runners/mlx-core/errors';
 import { opRows } from '@mlx-runners/mlx-core/program';
+import { z } from 'zod';
 import type { Finding } from './check-export.js';
 import { readExport } from './read-export.js';
 import type { Manifest, ProgramFile, TraceFile } from './format.js';
 
-/** What one trace of a method may cost. */
-export interface TraceBudget {
-  /** The most instructions. */
-  instructions?: number;
-  /** The most instructions of an op. Casts (`astype`) are none unless given. */
-  ops?: Readonly<Record<string, number>>;
+const count = z.int('must be a whole number').nonnegative('must not be negative').optional();
+
+const traceBudget = z.strictObject({
+  /** The most instructions of a call. */
+  instructions: count,
+  /** The most instructions of an op, by its name. Casts (`astype`) are none unless given. */
+  ops: z.record(z.string(), count.unwrap()).optional(),
   /** The most instructions that make float32 of 16-bit floats without saying so; none unless given. */
-  upcasts?: number;
-}
+  upcasts: count,
+});
 
-export interface MethodBudget {
-  /** The most bytes of its program. */
-  bytes?: number;
+const methodBudget = z.strictObject({
+  /** The most bytes of its program, weights aside. */
+  bytes: count,
   /** One for each trace, in their order. */
-  traces?: readonly TraceBudget[];
-}
+  traces: z.array(traceBudget).optional(),
+});
 
-export interface ExportBudgets {
+/** What an export may cost. */
+export const exportBudgetsSchema = z.strictObject({
   /** The most bytes of all files. */
-  bytes?: number;
-  /** By method. */
-  methods?: Readonly<Record<string, MethodBudget>>;
-}
+  bytes: count,
+  /** By method; a method that is left out fails. */
+  methods: z.record(z.string(), methodBudget).optional(),
+});
+
+export type ExportBudgets = z.infer<typeof exportBudgetsSchema>;
+export type TraceBudget = z.infer<typeof traceBudget>;
 
 /**
  * @throws ProgramError for budgets that can't be meant: of methods, traces or ops that there are not
@@ -45,7 +51,9 @@ export function checkBudgets(folder: string, budgets: ExportBudgets): Finding[] 
       const { method, traces } = program;
       const budget = budgets.methods?.[method] ?? {};
       const { bytes } = manifest.files[manifest.methods[method].program];
+      const forgotten = budgets.methods && !Object.hasOwn(budgets.methods, method);
       return [
+        ...(forgotten ? [{ what: `${method}: budget`, ok: false, found: 'none' }] : []),
         ...within(`${method}: bytes of its program`, bytes, budget.bytes),
         ...traces.flatMap((trace, i) =>
           checkTrace(

@@ -1,15 +1,18 @@
 /** Whether an export is what it should be: `export-check`. */
 import { join } from 'node:path';
 import { mx, type MxArray } from '@mlx-runners/mlx-core';
+import { checkOptions } from '@mlx-runners/mlx-core/check-options';
 import { AbortedError, MlxRunnersError } from '@mlx-runners/mlx-core/errors';
 import { bytesOf } from '@mlx-runners/mlx-core/program';
-import { checkBudgets, type ExportBudgets } from './check-budgets.js';
+import { z } from 'zod';
+import { checkBudgets, exportBudgetsSchema, type ExportBudgets } from './check-budgets.js';
 import { checkRounding } from './check-quantisation.js';
 import { checkResults } from './check-results.js';
 import { sha256 } from './files.js';
 import type { Manifest } from './format.js';
 import { inspectExport } from './inspect.js';
 import type { Arrays, Method } from './method.js';
+import { abortSignal } from './option-schemas.js';
 import { verifyFiles } from './read-export.js';
 
 export interface ExportCall {
@@ -53,6 +56,28 @@ export interface CheckOptions {
   signal?: AbortSignal;
 }
 
+const optionsSchema = z.strictObject({
+  methods: z.custom<CheckOptions['methods']>(
+    (value) => typeof value === 'object' && value !== null,
+    'must be an object of methods by name',
+  ),
+  model: z
+    .custom<ReloadableModel>(
+      (value) => typeof value === 'object' && value !== null && 'load' in value,
+      'must be an object of parameters and load()',
+    )
+    .optional(),
+  budgets: exportBudgetsSchema.optional(),
+  constants: z.array(z.string(), 'must be a list of names').optional(),
+  tolerance: z
+    .number('must be a number')
+    .positive('must be more than 0')
+    .lt(1, 'must be below 1')
+    .optional(),
+  run: z.custom<RunExport>((value) => typeof value === 'function', 'must be a function').optional(),
+  signal: abortSignal(),
+});
+
 export interface Finding {
   /** What was checked: `decode: astype`. */
   what: string;
@@ -64,10 +89,11 @@ export interface Finding {
 /**
  * Checks everything that it can; what it can't even read is one finding.
  *
- * @throws ProgramError for budgets of methods, traces or ops that there are not, AbortedError when the signal
- *   fires
+ * @throws UsageError for options that are unknown or wrong, ProgramError for budgets of methods, traces or ops that
+ *   there are not, AbortedError when the signal fires
  */
-export async function checkExport(folder: string, options: CheckOptions): Promise<Finding[]> {
+export async function checkExport(folder: string, given: CheckOptions): Promise<Finding[]> {
+  const options: CheckOptions = checkOptions('checkExport()', optionsSchema, given);
   let manifest: Manifest;
   try {
     await verifyFiles(folder, { signal: options.signal });

@@ -23,6 +23,8 @@ const spreadJumps = 4;
 // At so many powers of two, below which floating-point products are rounded most, and above least.
 const binades = 4;
 const mostMistakable = 6;
+// Of the sizes without remainder, and of those with the largest.
+const exactCount = 64;
 
 /**
  * @param traced the sizes that were traced, the ends of each range among them
@@ -132,7 +134,6 @@ function rangeOf(values: readonly number[]): Range {
 
 /** Some of the values that leave no remainder, and of those that leave the largest. */
 function exactPoints(line: DigitalLine, values: readonly number[]): number[] {
-  if (isBinary(line)) return [];
   return [0, line.c - 1].flatMap((rest) => {
     const exact = values.filter((value) => remainder(line, value) === rest);
     return spread(exact.length).map((i) => exact[i]);
@@ -144,10 +145,6 @@ function spread(count: number, most = spreadCount): number[] {
   if (count <= most) return Array.from({ length: count }, (_, i) => i);
   const shares = Array.from({ length: most }, (_, i) => (i + 0.5) / most);
   return shares.map((share) => Math.floor(count ** share));
-}
-
-function isBinary({ c }: DigitalLine): boolean {
-  return Number.isInteger(Math.log2(c));
 }
 
 /** A size as a · inner + b. */
@@ -165,14 +162,15 @@ function withoutFactor(size: Size): { inner: Size; a: number; b: number } {
 /**
  * What looks like a fraction may be a product with a floating-point number (`Math.floor(T * 0.35)`), which
  * is off by one where the fraction leaves no remainder, or the largest one, and that only for some of
- * these: most of all below powers of two, least above them. Binary fractions are exact.
+ * these: most of all below powers of two, least above them. So may one that divides first and multiplies then
+ * (`T / 16000 * 100`), wherever it likes.
  */
 function roundingPoints(
   line: DigitalLine,
   { first, last, step }: Range,
   corners: readonly number[],
 ): number[] {
-  if (isBinary(line) || line.a <= 0) return [];
+  if (line.a <= 0) return [];
   const points = [0, line.c - 1].flatMap((rest) => {
     // Hulls touch the line there first.
     const start = corners.find((value) => remainder(line, value) === rest);
@@ -214,7 +212,12 @@ function progression(
   const below = Array.from({ length: binades }, (_, i) =>
     Math.floor(((2 ** (highest - i) * c) / a - first) / step),
   );
-  return [...spread(count), ...below, ...below.map((j) => j - 1), ...below.map((j) => j + 1)]
+  return [
+    ...spread(count, exactCount),
+    ...below,
+    ...below.map((j) => j - 1),
+    ...below.map((j) => j + 1),
+  ]
     .filter((j) => j >= 0 && j < count)
     .map((j) => first + step * j);
 }

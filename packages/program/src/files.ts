@@ -46,12 +46,17 @@ export function fileSize(path: string): number | undefined {
   }
 }
 
-/** @throws ProgramError when it can't be read */
-export function readText(path: string): string {
+/** @throws ProgramError when it can't be read, or has more bytes than may be */
+export function readText(path: string, mostBytes: number): string {
   try {
     checkRegularFile(path);
+    const { size } = statSync(path);
+    if (size > mostBytes) {
+      throw new ProgramError(`${path} has ${size} bytes, and may have ${mostBytes} at most.`);
+    }
     return readFileSync(path, 'utf8');
   } catch (error) {
+    if (error instanceof ProgramError) throw error;
     throw unreadable(path, error);
   }
 }

@@ -45,8 +45,9 @@ function argumentName(op: string, position: number): string {
 }
 
 function seen(points: readonly Sizes[], values: readonly unknown[]): string {
-  const shown = points.slice(0, 4).map((sizes, i) => `${String(values[i])} at ${at(sizes)}`);
-  return shown.join('; ');
+  const shown = points.map((sizes, i) => `${String(values[i])} at ${at(sizes)}`);
+  // The last ones are those that nothing fits any more.
+  return (shown.length > 6 ? [...shown.slice(0, 3), '…', ...shown.slice(-3)] : shown).join('; ');
 }
 
 function fittedType(

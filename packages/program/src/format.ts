@@ -71,7 +71,7 @@ const argument = z.union([
   z.strictObject({ slots: z.array(index) }),
   z.strictObject({ list: z.array(size) }),
   // What JSON has no number for.
-  z.strictObject({ number: z.enum(['NaN', 'Infinity', '-Infinity', '-0']) }),
+  z.strictObject({ number: z.literal(['NaN', 'Infinity', '-Infinity', '-0']) }),
 ]);
 
 const typedSlot = z.strictObject({ slot: index, dtype, shape });

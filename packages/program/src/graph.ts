@@ -69,6 +69,13 @@ export interface Graph {
   readonly types: ReadonlyMap<number, ArrayType>;
 }
 
+/** The number of a new value. */
+export function nextValue({ types }: Graph): number {
+  let next = 0;
+  for (const value of types.keys()) next = Math.max(next, value + 1);
+  return next;
+}
+
 /** The values that an instruction reads, in order. */
 export function operands({ args }: Pick<Instruction, 'args'>): number[] {
   return args.flatMap((arg) => {

@@ -1,4 +1,4 @@
-export type { ExportBudgets, MethodBudget, TraceBudget } from './check-budgets.js';
+export { exportBudgetsSchema, type ExportBudgets, type TraceBudget } from './check-budgets.js';
 export {
   checkExport,
   type CheckOptions,

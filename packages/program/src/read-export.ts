@@ -53,12 +53,16 @@ export function checkedFolder(call: string, folder: unknown): string {
   );
 }
 
+// Far more than any model's, and little enough to be read whole.
+const mostManifestBytes = 64 << 20;
+const mostProgramBytes = 256 << 20;
+
 function readManifest(folder: string): Manifest {
   const path = join(folder, manifestName);
   if (fileSize(folder) !== undefined) {
     throw new ProgramError(`${folder} is a file; an exported model is a folder.`);
   }
-  const text = readText(path);
+  const text = readText(path, mostManifestBytes);
   const version = versionOf(text);
   if (typeof version === 'number' && version !== formatVersion) {
     throw new ProgramError(
@@ -87,7 +91,7 @@ export function manifestHash(manifest: Omit<Manifest, 'sha256'>): string {
 function readProgram(folder: string, manifest: Manifest, method: string): ProgramFile {
   const { program: name, ...signature } = manifest.methods[method];
   const path = listed(folder, name, manifest);
-  const text = readText(path);
+  const text = readText(path, Math.min(manifest.files[name].bytes, mostProgramBytes));
   if (sha256(text) !== manifest.files[name].sha256) {
     throw new ProgramError(`${path} was changed since it was exported.`);
   }

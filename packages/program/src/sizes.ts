@@ -33,7 +33,7 @@ export function dimensionsOf(size: Size, found = new Set<string>()): Set<string>
   return found;
 }
 
-export function compute(operator: SizeOperator, a: number, b: number): number {
+function compute(operator: SizeOperator, a: number, b: number): number {
   switch (operator) {
     case '+':
       return a + b;

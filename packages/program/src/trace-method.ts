@@ -7,6 +7,7 @@ import {
   ProgramError,
   throwIfAborted,
 } from '@mlx-runners/mlx-core/errors';
+import { siteOf } from './call-site.js';
 import { checkMethod } from './check-method.js';
 import { criticalSizes } from './critical-sizes.js';
 import { Domain } from './domain.js';
@@ -50,6 +51,7 @@ export async function traceMethod(
   const tracer = new Tracer(name, method, options);
   try {
     await tracer.traceAt(traceSizes(domain));
+    tracer.checkRepeatable();
     await tracer.traceAt(familiarSizes(domain, tracer.first.graph));
     for (let round = 0; ; round++) {
       const graph = explained(name, () => fitTraces(method, tracer.traces));
@@ -107,6 +109,20 @@ class Tracer {
     return this.traces.slice(before);
   }
 
+  /** @throws ProgramError when the method does other things the next time, such as with random numbers */
+  checkRepeatable(): void {
+    const { sizes, graph } = this.first;
+    const again = explained(`${this.#name}, run twice at ${JSON.stringify(sizes)}`, () =>
+      trace(this.#method, sizes, this.#options.names, this.first),
+    );
+    const differs = misprediction(graph, again, Number);
+    if (differs === undefined) return;
+    throw new ProgramError(
+      `${this.#name}: ${differs} is another when the method is run again at ${JSON.stringify(sizes)}. ` +
+        'A method has to do the same each time: give what differs as an input.',
+    );
+  }
+
   #trace(sizes: Sizes): void {
     const what = `${this.#name} at ${JSON.stringify(sizes)}`;
     try {
@@ -131,7 +147,10 @@ function explained<T>(what: string, fn: () => T): T {
     return fn();
   } catch (cause) {
     if (cause instanceof MlxRunnersError) {
-      throw new ProgramError(`${what}: ${cause.message}`, { cause });
+      // Those of tracing itself say where already.
+      const site = cause instanceof ProgramError ? undefined : siteOf(cause);
+      const place = site === undefined ? what : `${what}, at ${site}`;
+      throw new ProgramError(`${place}: ${cause.message}`, { cause });
     }
     const context = `It was thrown while ${what} was traced.`;
     if (!(cause instanceof Error)) throw new ProgramError(context, { cause });

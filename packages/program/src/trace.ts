@@ -50,6 +50,8 @@ export function trace(method: Method, sizes: Sizes, names = noNames, first?: Tra
       const states = placeholders(method.states ?? {}, sizes);
       const given = { inputs: recorder.declare(inputs), states: recorder.declare(states) };
       const results: unknown = recordCalls(recorder, () => method.run(inputs, sizes, states));
+      // What a promise was refused for is said here, and must not come up again.
+      if (results instanceof Promise) results.catch(() => undefined);
       recorder.checkReads();
       const graph: Graph = {
         dimensions: method.dimensions ?? {},
@@ -140,6 +142,8 @@ class Recorder implements CallRecorder {
   readonly #values = new Map<MxArray, number>();
   readonly #names: ReadonlyMap<MxArray, string>;
   readonly #first: Trace | undefined;
+  #unnamed = 0;
+  #parameterNames: Set<string> | undefined;
   #refused: ProgramError | undefined;
   #different: string | undefined;
 
@@ -209,7 +213,7 @@ class Recorder implements CallRecorder {
   #valueOf(array: MxArray, source: string): number {
     const known = this.#values.get(array);
     if (known !== undefined) return known;
-    const name = this.#names.get(array) ?? `constant.${this.#constantValues.length}`;
+    const name = this.#names.get(array) ?? this.#unusedName();
     const value = this.#add(array);
     this.#constantValues.push({ name, value });
     if (this.#first) this.#compare(name, array, this.#first);
@@ -219,6 +223,15 @@ class Recorder implements CallRecorder {
       this.constantArrays.set(name, { array: mx.keep(array), source, made });
     }
     return value;
+  }
+
+  /** The same in every trace, and no parameter's. */
+  #unusedName(): string {
+    this.#parameterNames ??= new Set(this.#names.values());
+    for (;;) {
+      const name = `constant.${this.#unnamed++}`;
+      if (!this.#parameterNames.has(name)) return name;
+    }
   }
 
   /** Now, since the scope that it was made in may be gone when the trace is over. */

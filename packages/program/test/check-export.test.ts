@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { mx } from '@mlx-runners/mlx-core';
+import { mx, UsageError } from '@mlx-runners/mlx-core';
 import {
   checkExport,
   formatReport,
@@ -69,6 +69,27 @@ test('a published constant that is missing fails', async () => {
   expect(await failures(folder, { constants: ['contextLength'] })).toEqual([
     { what: 'published constants', ok: false, found: 'without contextLength' },
   ]);
+});
+
+test('a method that the budgets leave out fails', async () => {
+  const folder = await exported({ run: method, again: method }, parameters);
+  const methods = { run: method, again: method };
+  const budgets = { methods: { run: {} } };
+  const failed = (await checkExport(folder, { methods, budgets })).filter(({ ok }) => !ok);
+  expect(failed).toEqual([{ what: 'again: budget', ok: false, found: 'none' }]);
+});
+
+test.each<[unknown, RegExp]>([
+  [undefined, /options of checkExport\(\) must be an object/],
+  [{}, /methods must be an object of methods by name/],
+  [{ methods: {}, budget: {} }, /has no option budget: did you mean budgets/],
+  [{ methods: {}, budgets: { methods: { run: { traces: [{ instruction: 1 }] } } } }, /instruction/],
+  [{ methods: {}, tolerance: Infinity }, /tolerance must be/],
+])('options that make no sense: %j', async (options, message) => {
+  const folder = await exported({ run: method }, parameters);
+  const checked = checkExport(folder, options as CheckOptions);
+  await expect(checked).rejects.toThrow(UsageError);
+  await expect(checkExport(folder, options as CheckOptions)).rejects.toThrow(message);
 });
 
 test('an invalid manifest fails', async () => {

@@ -48,6 +48,21 @@ test('a result that drifts fails', async () => {
   for (const text of drifting) expect(text).toMatch(/e-[1-3] of their range, at most 1e-4/);
 });
 
+const other = normal(2, [4, 4]);
+
+test.each<[string, (x: MxArray, weight: MxArray) => MxArray]>([
+  ['beside a mask', (x, w) => mx.concatenate([mx.linear(x, w), x.multiply(0).add(-1e9)], -1)],
+  ['a single small one', (x, w) => mx.linear(x, w).square().mean().multiply(1e-6)],
+  ['a single large one', (x, w) => mx.linear(x, w).square().mean().multiply(1e6)],
+  ['complex', (x, w) => mx.linear(x, w).rfft()],
+])('results of other weights fail, of the same pass: %s', async (_, compute) => {
+  const run =
+    (w: MxArray): Method['run'] =>
+    ({ x }) => ({ y: compute(x, w) });
+  expect(await found(run(weight), run(weight))).toEqual([]);
+  expect(await found(run(other), run(weight))).toHaveLength(2);
+});
+
 test.each<[string, Method['run'], Method['run'], RegExp]>([
   ['missing', ({ x }) => ({ y: x }), ({ x }) => ({ y: x, z: x.add(1) }), /^z is missing$/],
   [

@@ -1,4 +1,4 @@
-import { cpSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { CheckpointError, mx, ProgramError, type MxArray } from '@mlx-runners/mlx-core';
 import {
@@ -256,6 +256,12 @@ test('constants that are nested deeply, or long to say', async () => {
   const deep = `${'['.repeat(1e5)}${']'.repeat(1e5)}`;
   writeFileSync(path, readFileSync(path, 'utf8').replace('"@"', deep));
   expectRefusal(folder, /manifest\.json is not the manifest .*: it is nested too deeply/);
+});
+
+test.each(['manifest.json', 'programs/step.json'])('a huge %s is not read', async (file) => {
+  const folder = await exported({ step }, parameters);
+  truncateSync(join(folder, file), 2 ** 40);
+  expectRefusal(folder, /has 1099511627776 bytes, and may have \d+ at most/);
 });
 
 test('two files of weights that have a tensor of the same name are refused', async () => {

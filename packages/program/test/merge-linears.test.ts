@@ -123,6 +123,13 @@ test('heads are made of all projections at once', async () => {
   expect(ops).toEqual(['linear', 'reshape', 'transpose', 'splitAt', 'scaledDotProductAttention']);
 });
 
+test('axes may count from the end', async () => {
+  const turned = (x: MxArray, name: keyof typeof weights): MxArray =>
+    project(x, name).reshape([1, x.shape[1], 2, 4]).transpose([0, 2, 1, -1]);
+  const { ops } = await optimised(({ x }) => ({ q: turned(x, 'q'), k: turned(x, 'k') }));
+  expect(ops).toEqual(['linear', 'reshape', 'transpose', 'splitAt']);
+});
+
 test('and those of a single token', async () => {
   const run: Method['run'] = ({ x }) => {
     const [q, k, v] = (['q', 'k', 'v'] as const).map((name) => heads(x, name));

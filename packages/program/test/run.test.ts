@@ -204,6 +204,36 @@ test('a signal ends a call, and the session goes on', async () => {
   expect((await short).outputs.y.shape).toEqual([400, 400]);
 });
 
+test('parameters may be called like constants that have no name', async () => {
+  const named = mx.array([3, 4]);
+  const method: Method = {
+    inputs: { x: { dtype: 'float32', shape: [2] } },
+    run: ({ x }) => ({ y: x.add(named).multiply(mx.array([10, 20])) }),
+  };
+  for (const name of ['constant.0', 'constant.1']) {
+    const session = (await loaded({ run: method }, { [name]: named })).session();
+    const { outputs } = await session.run('run', { x: mx.zeros([2]) });
+    expect(await numbers(outputs.y)).toEqual([30, 80]);
+  }
+});
+
+test('packed weights whose scales are bytes', async () => {
+  const parts = mx.quantize(normal(1, [8, 32]), 32, 4, 'mxfp4');
+  const [codes, scales] = parts;
+  const method: Method = {
+    inputs: { x: { dtype: 'float16', shape: [2, 32] } },
+    run: ({ x }) => ({ y: mx.linear(x, mx.dequantize(codes, scales, null, 32, 4, 'mxfp4')) }),
+  };
+  const session = (await loaded({ run: method }, { codes, scales })).session();
+  const x = normal(2, [2, 32]).astype('float16');
+  const { outputs } = await session.run('run', { x });
+  const [actual, expected] = [outputs.y, method.run({ x }, {}, {}).y];
+  expect(actual.dtype).toBe(expected.dtype);
+  for (const [i, value] of (await numbers(expected)).entries()) {
+    expect((await numbers(actual))[i]).toBeCloseTo(value, 1);
+  }
+});
+
 test('a profile counts instructions and their bytes', async () => {
   const session = (await loaded({ rows }, { weight })).session();
   const { profile, outputs } = await session.run(

@@ -106,9 +106,9 @@ test('parameters are constants by their names, others by number', async () => {
   const names = new Map([[weight, 'layer.weight']]);
   const method = onRows((x) => x.multiply(weight).add(mx.array([1, 2, 3, 4])));
   const { graph, constants } = await traceMethod('method', method, { names });
-  expect(graph.constants.map(({ name }) => name)).toEqual(['layer.weight', 'constant.1']);
+  expect(graph.constants.map(({ name }) => name)).toEqual(['layer.weight', 'constant.0']);
   expect(constants.get('layer.weight')!.array).toBe(weight);
-  expect(constants.get('constant.1')!.array.shape).toEqual([4]);
+  expect(constants.get('constant.0')!.array.shape).toEqual([4]);
 });
 
 test('states: what is assigned is the next value', async () => {
@@ -251,9 +251,45 @@ test('promises are no methods', async () => {
   );
 });
 
+test('a promise of a method that reads values is refused once', async () => {
+  const unhandled: unknown[] = [];
+  const listen = (reason: unknown): void => void unhandled.push(reason);
+  process.on('unhandledRejection', listen);
+  const run = (async ({ x }) => ({ y: x.multiply(Number((await x.data())[0])) })) as (
+    inputs: Record<string, MxArray>,
+  ) => unknown;
+  const method = { ...onRows((x) => x), run: run as Method['run'] };
+  await expect(traceMethod('method', method)).rejects.toThrow(/data\(\) at/);
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  process.off('unhandledRejection', listen);
+  expect(unhandled).toEqual([]);
+});
+
+test.each<[string, (x: MxArray, calls: number) => MxArray, RegExp]>([
+  ['number', (x, calls) => x.add(calls), /add at .*: b is another when the method is run again/],
+  ['table', (x, calls) => x.add(mx.array([calls])), /has other values/],
+  ['op', (x, calls) => (calls % 2 ? x.exp() : x.sin()), /run twice at \{\}: .*other things/],
+])('a method that takes another %s each time is refused', async (_, compute, message) => {
+  let calls = 0;
+  const method: Method = {
+    inputs: { x: { dtype: 'float32', shape: [2] } },
+    run: ({ x }) => ({ y: compute(x, calls++) }),
+  };
+  await expect(traceMethod('method', method)).rejects.toThrow(message);
+});
+
+test('what nothing fits shows the first sizes, and the last that were tried', async () => {
+  const run = (x: MxArray, size: number): MxArray =>
+    x.add(mx.zeros([Math.floor(Math.sqrt(size)), 1]).sum());
+  const pairs = '(\\d+ at T = \\d+; ){3}…(; \\d+ at T = \\d+){3}\\.';
+  await expect(traced(run)).rejects.toThrow(new RegExp(pairs));
+});
+
 test('errors of the model name the size', async () => {
   const run = (x: MxArray): MxArray => x.reshape([3, -1]);
-  await expect(traced(run)).rejects.toThrow(/method at \{"T":1\}: reshape/);
+  await expect(traced(run)).rejects.toThrow(
+    /method at \{"T":1\}, at .*trace\.test\.ts:\d+: reshape/,
+  );
 });
 
 test('sizes that this machine has no memory for are left out', async () => {

@@ -1,37 +1,7 @@
 import { HubError } from '@mlx-runners/mlx-core/errors';
 import { findModelSource, modelSourcesSchema } from '@mlx-runners/hub';
+import { exportBudgetsSchema } from '@mlx-runners/program';
 import { z } from 'zod';
-
-const count = z.int().nonnegative();
-
-/** What `export-check` holds an exported model to: `ExportBudgets` of @mlx-runners/program. */
-const exportBudgetsSchema = z.strictObject({
-  /** The most bytes of all files, of the small model. */
-  bytes: count.optional(),
-  /** By exported method. */
-  methods: z
-    .record(
-      z.string(),
-      z.strictObject({
-        /** The most bytes of its program, weights aside. */
-        bytes: count.optional(),
-        /** One for each trace, in their order. */
-        traces: z
-          .array(
-            z.strictObject({
-              /** The most instructions of a call. */
-              instructions: count.optional(),
-              /** The most calls of an op, by its name. Casts (`astype`) are none unless given. */
-              ops: z.record(z.string(), count).optional(),
-              /** The most instructions that turn 16-bit floats into float32 by the way; none unless given. */
-              upcasts: count.optional(),
-            }),
-          )
-          .optional(),
-      }),
-    )
-    .optional(),
-});
 
 /** runner.json, by which the workspace, the server and the runner's own commands know a runner. */
 const runnerManifestSchema = z
@@ -45,6 +15,7 @@ const runnerManifestSchema = z
     models: modelSourcesSchema,
     /** Id or alias of one of `models`. */
     defaultModel: z.string(),
+    /** What `export-check` holds an exported model to. */
     exportBudgets: exportBudgetsSchema.optional(),
     /** Names of the constants that an export has to publish. */
     exportConstants: z.array(z.string()).optional(),

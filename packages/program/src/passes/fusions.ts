@@ -158,6 +158,8 @@ const quantizedLinear: Fusion = {
   replace(match) {
     const names = ['groupSize', 'bits', 'mode'];
     const [x, w, scales, biases] = ['x', 'w', 'scales', 'biases'].map((name) => match.get(name));
+    // Scales in bytes say nothing of the dtype of the weights that are made.
+    if (!sameFloats(match, ['x', 'scales'])) return undefined;
     const args = [x, w, scales, biases, true, ...names.map((name) => match.get(name))];
     while (args.at(-1) === null) args.pop();
     return { op: 'quantizedMatmul', args };

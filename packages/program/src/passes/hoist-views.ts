@@ -1,5 +1,12 @@
 /** What is done to each part of a cut is done before it, once. */
-import { operands, type Argument, type ArrayType, type Graph, type Instruction } from '../graph.js';
+import {
+  nextValue,
+  operands,
+  type Argument,
+  type ArrayType,
+  type Graph,
+  type Instruction,
+} from '../graph.js';
 import { sameSize, type Size } from '../sizes.js';
 import type { Pass } from './pass.js';
 
@@ -99,10 +106,12 @@ function hoistedTranspose(
   const [, axes] = views[0].args;
   if (typeof axes !== 'object' || axes === null || !('list' in axes)) return undefined;
   const same = views.every(({ args }) => JSON.stringify(args[1]) === JSON.stringify(axes));
-  const axis = axes.list.indexOf(split.args[2] as number);
   const { shape } = types.get(valueOf(split.args[0]))!;
+  const fromStart = (at: unknown): number => Number(at) + (Number(at) < 0 ? shape.length : 0);
+  const from = axes.list.map(fromStart);
+  const axis = from.indexOf(fromStart(split.args[2]));
   if (!same || axis < 0) return undefined;
-  const turned = axes.list.map((from) => shape[from as number]);
+  const turned = from.map((each) => shape[each]);
   const { list } = split.args[1] as { list: readonly number[] };
   return { args: [split.args[0], axes], shape: turned, axis, indices: list };
 }
@@ -114,7 +123,7 @@ function withHoisted(
   { args, shape, axis, indices }: Hoisted,
 ): Graph {
   const { dtype } = graph.types.get(valueOf(split.args[0]))!;
-  const value = Math.max(...graph.types.keys()) + 1;
+  const value = nextValue(graph);
   const types = new Map<number, ArrayType>(graph.types).set(value, { dtype, shape });
   const { op, source } = views[0];
   const instructions = graph.instructions.flatMap((instruction): Instruction[] => {

@@ -1,6 +1,7 @@
 /** Linear layers of one input, such as the projections of an attention, become one. */
 import { mx, type MxArray } from '@mlx-runners/mlx-core';
 import {
+  nextValue,
   operands,
   type Argument,
   type ArrayType,
@@ -113,7 +114,7 @@ class Merger {
     this.types = new Map(graph.types);
     this.#constants = constants;
     this.#names = new Map(graph.constants.map(({ name, value }) => [value, name]));
-    this.#next = Math.max(-1, ...graph.types.keys()) + 1;
+    this.#next = nextValue(graph);
   }
 
   merge(group: readonly Member[]): Instruction[] {

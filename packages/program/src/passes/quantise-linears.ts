@@ -1,5 +1,12 @@
 import { mx, type Dtype, type MxArray } from '@mlx-runners/mlx-core';
-import type { Argument, ArrayType, Graph, Instruction, NamedValue } from '../graph.js';
+import {
+  nextValue,
+  type Argument,
+  type ArrayType,
+  type Graph,
+  type Instruction,
+  type NamedValue,
+} from '../graph.js';
 import type { Constants, Pass } from './pass.js';
 
 /** MLX's affine quantisation: groups along the inputs, each with a scale and a bias. */
@@ -28,6 +35,7 @@ class Rewriter {
   readonly #names: Map<number, string>;
   readonly #added: NamedValue[] = [];
   readonly #parts = new Map<number, readonly number[]>();
+  #next: number;
 
   constructor(graph: Graph, constants: Constants, bits: number, groupSize: number) {
     this.#graph = graph;
@@ -35,6 +43,7 @@ class Rewriter {
     this.#bits = bits;
     this.#groupSize = groupSize;
     this.#types = new Map(graph.types);
+    this.#next = nextValue(graph);
     this.#names = new Map(graph.constants.map(({ name, value }) => [value, name]));
   }
 
@@ -56,8 +65,10 @@ class Rewriter {
     if (op !== 'linear' || weight === undefined || !this.#names.has(weight)) return undefined;
     const { dtype, shape } = this.#types.get(weight)!;
     const inputs = shape[1];
-    const fits = typeof inputs === 'number' && inputs % this.#groupSize === 0;
-    return fits && floats.has(dtype) ? weight : undefined;
+    const fits = typeof inputs === 'number' && inputs > 0 && inputs % this.#groupSize === 0;
+    // The result has the dtype of the input.
+    const alike = this.#types.get(valueOf(args[0])!)!.dtype === dtype;
+    return fits && alike && floats.has(dtype) ? weight : undefined;
   }
 
   #readOtherwise(instruction: Instruction): number[] {
@@ -94,9 +105,8 @@ class Rewriter {
   }
 
   #newValue(type: ArrayType): number {
-    const value = Math.max(-1, ...this.#types.keys()) + 1;
-    this.#types.set(value, type);
-    return value;
+    this.#types.set(this.#next, type);
+    return this.#next++;
   }
 }
 
