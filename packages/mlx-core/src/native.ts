@@ -168,6 +168,17 @@ export interface Native {
     cancelToken: CancelToken | undefined,
     profile: boolean,
   ): Promise<{ ids: Float64Array; profile?: CallProfile }>;
+  /** See MlxfnFile in native/program/mlxfn.h. */
+  writeMlxfn(
+    program: ProgramHandle,
+    path: string,
+    method: number,
+    sizes: readonly Float64Array[],
+    dimensions: Uint32Array,
+    states: Uint32Array,
+    nextStates: Uint32Array,
+    cancelToken: CancelToken | undefined,
+  ): Promise<void>;
   areComputed(ids: Float64Array): boolean;
   cancelToken(): CancelToken;
   cancel(token: CancelToken): void;

@@ -6,7 +6,13 @@ import { MxArray } from './array.js';
 import { bind, Tag, typedError } from './call.js';
 import { DisposedError, throwIfAborted } from './errors.js';
 import { withGarbageCollected } from './memory.js';
-import { native, type CallProfile, type ProgramHandle, type SessionHandle } from './native.js';
+import {
+  native,
+  type CallProfile,
+  type CancelToken,
+  type ProgramHandle,
+  type SessionHandle,
+} from './native.js';
 import { adopt } from './scope.js';
 
 export { interned, Kind, opRows } from './call.js';
@@ -55,6 +61,19 @@ export interface NativeResult {
   profile?: CallProfile;
 }
 
+/** What a file of MLX's own format holds: see MlxfnFile in native/program/mlxfn.h. */
+export interface MlxfnFile {
+  method: number;
+  /** Values of the method's dimensions, all of them. */
+  sizes: readonly Float64Array[];
+  /** Numbers of the dimensions that are arguments. */
+  dimensions: readonly number[];
+  /** Numbers of the states that are arguments, and of those whose next values are results. */
+  states: readonly number[];
+  nextStates: readonly number[];
+  signal?: AbortSignal;
+}
+
 /** A program that the addon has checked. It lives while sessions of it do. */
 export class NativeProgram {
   #handle: ProgramHandle | undefined;
@@ -76,6 +95,22 @@ export class NativeProgram {
     } catch (error) {
       throw typedError(error);
     }
+  }
+
+  /**
+   * Writes a method as MLX's own exporter does, on a native thread.
+   *
+   * @throws ShapeError for sizes that the method doesn't take, ProgramError that names what MLX can't write
+   */
+  async writeMlxfn(path: string, file: MlxfnFile): Promise<void> {
+    const { method, sizes, dimensions, states, nextStates, signal } = file;
+    throwIfAborted(signal);
+    if (!this.#handle) throw new DisposedError('This program was disposed.');
+    const handle = this.#handle;
+    const lists = [dimensions, states, nextStates].map((list) => Uint32Array.from(list));
+    await cancellable(signal, (token) =>
+      native().writeMlxfn(handle, path, method, sizes, lists[0], lists[1], lists[2], token),
+    );
   }
 
   dispose(): void {
@@ -101,22 +136,14 @@ export class NativeSession {
   async run({ method, inputs, dimensions, signal, profile }: NativeCall): Promise<NativeResult> {
     throwIfAborted(signal);
     const ids = Float64Array.from(inputs, (array) => array.idFor('an input'));
-    const token = signal && native().cancelToken();
-    const abort = (): void => native().cancel(token!);
-    signal?.addEventListener('abort', abort);
-    try {
+    return cancellable(signal, async (token) => {
       if (!native().areComputed(ids)) await withGarbageCollected(() => native().evaluate(ids));
       const result = await withGarbageCollected(() =>
         native().runSession(this.#opened(), method, ids, dimensions, token, profile ?? false),
       );
       const outputs = Array.from(result.ids, (id) => adopt(new MxArray(id)));
       return { outputs, profile: result.profile };
-    } catch (error) {
-      throwIfAborted(signal);
-      throw typedError(error);
-    } finally {
-      signal?.removeEventListener('abort', abort);
-    }
+    });
   }
 
   #opened(): SessionHandle {
@@ -128,5 +155,23 @@ export class NativeSession {
   dispose(): void {
     if (this.#handle) native().disposeSession(this.#handle);
     this.#handle = undefined;
+  }
+}
+
+/** Work of the addon that a signal cancels, with typed errors. */
+async function cancellable<T>(
+  signal: AbortSignal | undefined,
+  work: (token: CancelToken | undefined) => Promise<T>,
+): Promise<T> {
+  const token = signal && native().cancelToken();
+  const abort = (): void => native().cancel(token!);
+  signal?.addEventListener('abort', abort);
+  try {
+    return await work(token);
+  } catch (error) {
+    throwIfAborted(signal);
+    throw typedError(error);
+  } finally {
+    signal?.removeEventListener('abort', abort);
   }
 }

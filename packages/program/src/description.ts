@@ -6,14 +6,7 @@ import { printable, quoted } from '@mlx-runners/mlx-core/errors';
 import { dtypeNames } from '@mlx-runners/mlx-core/program';
 import { z } from 'zod';
 import { fileSize } from './files.js';
-import {
-  filePath,
-  manifestName,
-  methodName,
-  programPath,
-  weightsName,
-  type Manifest,
-} from './format.js';
+import { filePath, methodName, type Manifest } from './format.js';
 import type { Method } from './method.js';
 import type { Pass } from './passes/pass.js';
 import type { LinearQuantisation } from './passes/quantise-linears.js';
@@ -102,16 +95,23 @@ function isJson(value: unknown): boolean {
   }
 }
 
+/** The files that an export writes beside those that are given. */
+export interface OwnPaths {
+  ofMethod: (method: string) => string;
+  others: readonly string[];
+}
+
 /**
  * The description as it can be exported, as far as that is known before tracing.
  *
+ * @param call whose argument it is, for the message
  * @throws UsageError naming the first part that is unknown or wrong, and what would be right
  */
-export function checkDescription(given: unknown): ExportDescription {
-  const description = checkOptions('exportModel()', descriptionSchema, given);
+export function checkDescription(call: string, given: unknown, own: OwnPaths): ExportDescription {
+  const description = checkOptions(call, descriptionSchema, given);
   checkNames(given as ExportDescription);
   checkParameters(description.parameters);
-  checkPaths(description);
+  checkPaths(description, own);
   for (const [path, source] of Object.entries(description.files ?? {})) {
     if (fileSize(source) !== undefined) continue;
     throw new UsageError(`files.${path}: there is no file ${printable(source)}.`);
@@ -139,7 +139,7 @@ function checkParameters(parameters: ReadonlyMap<unknown, unknown>): void {
 }
 
 /** No two files are in each other's place, nor where capital letters count as small ones. */
-function checkPaths({ methods, files = {} }: ExportDescription): void {
+function checkPaths({ methods, files = {} }: ExportDescription, own: OwnPaths): void {
   const taken: string[] = [];
   const take = (path: string, what: string): void => {
     const place = `${path.toLowerCase()}/`;
@@ -150,8 +150,7 @@ function checkPaths({ methods, files = {} }: ExportDescription): void {
     if (other !== undefined) throw new UsageError(`${what}: ${other} is in the place of ${path}.`);
     taken.push(path);
   };
-  for (const method of Object.keys(methods)) take(programPath(method), `methods.${method}`);
-  take(manifestName, manifestName);
-  take(weightsName, weightsName);
+  for (const method of Object.keys(methods)) take(own.ofMethod(method), `methods.${method}`);
+  for (const path of own.others) take(path, path);
   for (const path of Object.keys(files)) take(path, `files.${path}`);
 }

@@ -1,36 +1,20 @@
 /** Writing an exported model: trace, passes, weights, manifest. */
-import { copyFileSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { CheckpointError, mx, ProgramError } from '@mlx-runners/mlx-core';
 import { checkOptions } from '@mlx-runners/mlx-core/check-options';
-import { throwIfAborted } from '@mlx-runners/mlx-core/errors';
-import { makeFolder } from '@mlx-runners/mlx-core/whole-file';
 import { z } from 'zod';
-import { checkedTraces, checkSameOutputs } from './check-method.js';
-import { ConstantStore } from './constants.js';
 import { checkDescription, type ExportDescription } from './description.js';
+import { DraftFiles } from './draft-files.js';
 import { loadExport } from './exported-model.js';
-import { fileFacts, type FileFacts } from './files.js';
-import {
-  formatVersion,
-  manifestName,
-  programPath,
-  weightsName,
-  type Manifest,
-  type ProgramFile,
-} from './format.js';
-import type { Graph } from './graph.js';
-import { tracesOf } from './method.js';
+import type { FileFacts } from './files.js';
+import { formatVersion, manifestName, programPath, weightsName, type Manifest } from './format.js';
 import { abortSignal } from './option-schemas.js';
-import { removeDeadCode } from './passes/dead-code.js';
-import { allPasses } from './passes/optimise.js';
-import type { Pass } from './passes/pass.js';
-import { quantiseLinears } from './passes/quantise-linears.js';
 import { checkedFolder, manifestHash } from './read-export.js';
 import { checkReplaceable, replaceFolder } from './replace-folder.js';
-import { programText, serialise } from './serialise.js';
+import { programText } from './serialise.js';
 import { signatureOf } from './signature.js';
-import { traceMethod } from './trace-method.js';
+import { traceModel, type TracedModel } from './traced-model.js';
 
 export interface ExportOptions {
   signal?: AbortSignal;
@@ -52,70 +36,30 @@ export async function exportModel(
 ): Promise<Manifest> {
   checkedFolder('exportModel()', folder);
   const { signal } = checkOptions('exportModel()', exportOptions, options);
-  const description = checkDescription(given);
+  const description = checkDescription('exportModel()', given, {
+    ofMethod: programPath,
+    others: [manifestName, weightsName],
+  });
   checkReplaceable(folder);
-  const store = new ConstantStore();
-  const programs = await tracedPrograms(description, store, signal);
+  const model = await traceModel(description, signal);
   return replaceFolder(folder, async (draft) => {
-    const files: Record<string, FileFacts> = {};
-    const add = async (path: string, write: (place: string) => void): Promise<void> => {
-      throwIfAborted(signal);
-      makeFolder(dirname(join(draft, path)));
-      write(join(draft, path));
-      files[path] = await fileFacts(join(draft, path), signal);
-    };
-    for (const program of programs) {
-      await add(programPath(program.method), (place) => writeFileSync(place, programText(program)));
+    const files = new DraftFiles(draft, signal);
+    for (const program of model.programs) {
+      const text = programText(program);
+      await files.add(programPath(program.method), (place) => writeFileSync(place, text));
     }
-    const weights = new Map(namesOfConstants(programs).map((name) => [name, store.get(name)]));
-    await add(weightsName, (place) => mx.saveSafetensors(place, weights));
-    for (const [path, source] of Object.entries(description.files ?? {})) {
-      await add(path, (place) => copyFileSync(source, place));
-    }
-    const manifest = manifestOf(description, programs, files);
+    await files.add(weightsName, (place) => mx.saveSafetensors(place, model.constants));
+    await files.copy(description.files);
+    const manifest = manifestOf(description, model, files.facts);
     writeFileSync(join(draft, manifestName), `${JSON.stringify(manifest, undefined, 2)}\n`);
     checkLoads(draft, folder);
     return manifest;
   });
 }
 
-async function tracedPrograms(
-  description: ExportDescription,
-  store: ConstantStore,
-  signal: AbortSignal | undefined,
-): Promise<ProgramFile[]> {
-  // Of tied parameters the first name counts.
-  const named = [...description.parameters].reverse();
-  const names = new Map(named.map(([name, array]) => [array, name]));
-  const passes = passesOf(description);
-  const programs: ProgramFile[] = [];
-  for (const [name, method] of Object.entries(description.methods)) {
-    const graphs: Graph[] = [];
-    for (const each of checkedTraces(name, method)) {
-      const { graph, constants } = await traceMethod(name, each, { names, signal });
-      graphs.push(
-        passes.reduce((result, pass) => pass(result, store), store.adopt(graph, constants)),
-      );
-    }
-    checkSameOutputs(name, graphs);
-    programs.push(serialise(name, graphs));
-  }
-  return programs;
-}
-
-function passesOf({ passes = allPasses, qlinear }: ExportDescription): readonly Pass[] {
-  // The weights that were quantised are not needed any more.
-  return qlinear ? [...passes, quantiseLinears(qlinear), removeDeadCode] : passes;
-}
-
-function namesOfConstants(programs: readonly ProgramFile[]): string[] {
-  const traces = programs.flatMap((program) => program.traces);
-  return [...new Set(traces.flatMap(({ constants }) => constants.map(({ name }) => name)))];
-}
-
 function manifestOf(
   description: ExportDescription,
-  programs: readonly ProgramFile[],
+  { programs, states }: TracedModel,
   files: Record<string, FileFacts>,
 ): Manifest {
   const methods = programs.map((program) => {
@@ -123,12 +67,8 @@ function manifestOf(
   });
   const manifest = {
     formatVersion,
-    mlx: mx.buildInfo().mlx,
-    model: description.model,
-    dtype: description.dtype,
-    quantization: description.qlinear ? { linear: { ...description.qlinear } } : null,
-    constants: description.constants ?? {},
-    states: statesOf(description),
+    ...originOf(description),
+    states,
     methods: Object.fromEntries(methods) as Manifest['methods'],
     weights: [weightsName],
     files,
@@ -138,18 +78,15 @@ function manifestOf(
   return { ...plain, sha256: manifestHash(plain) };
 }
 
-function statesOf({ methods }: ExportDescription): Manifest['states'] {
-  const states = new Map<string, Manifest['states'][string]>();
-  for (const method of Object.values(methods).flatMap(tracesOf)) {
-    for (const [name, { dtype, shape }] of Object.entries(method.states ?? {})) {
-      const known = states.get(name);
-      if (known && (known.dtype !== dtype || known.shape.join() !== shape.join())) {
-        throw new ProgramError(`The state ${name} has another dtype or shape in another method.`);
-      }
-      states.set(name, { dtype, shape: [...shape] });
-    }
-  }
-  return Object.fromEntries(states);
+/** Where an export comes from, and what is published of it. */
+export function originOf({
+  model,
+  dtype,
+  qlinear,
+  constants = {},
+}: ExportDescription): Pick<Manifest, 'mlx' | 'model' | 'dtype' | 'quantization' | 'constants'> {
+  const quantization = qlinear ? { linear: { ...qlinear } } : null;
+  return { mlx: mx.buildInfo().mlx, model, dtype, quantization, constants };
 }
 
 /** What the loader refuses is refused now, with its reasons and under the folder's own name. */

@@ -15,6 +15,7 @@ export {
   type ExportedModel,
   type Session,
 } from './exported-model.js';
+export { exportMlxfn, type MlxfnOptions } from './export-mlxfn.js';
 export { exportModel, type ExportOptions } from './export-model.js';
 export { formatVersion, jsonSchemas, type Manifest, type ProgramFile } from './format.js';
 export type {
@@ -27,8 +28,15 @@ export type {
   NamedValue,
   StateValue,
 } from './graph.js';
-export { formatReport, inspectExport, type ExportReport, type TraceReport } from './inspect.js';
+export {
+  formatMlxfn,
+  formatReport,
+  inspectExport,
+  type ExportReport,
+  type TraceReport,
+} from './inspect.js';
 export type { Arrays, Method, MethodInput } from './method.js';
+export type { MlxfnManifest, MlxfnMethod } from './mlxfn-format.js';
 export { isExport, readExport, verifyFiles } from './read-export.js';
 export { formatSize, type Size, type SizeOperator, type Sizes } from './sizes.js';
 export { traceMethod, type TracedMethod, type TraceOptions } from './trace-method.js';

@@ -6,6 +6,7 @@ import { itemSizes } from '@mlx-runners/mlx-core/program';
 import { modelOf } from './exported-model.js';
 import type { Manifest, TraceFile } from './format.js';
 import { peakBytes } from './memory-estimate.js';
+import type { MlxfnManifest, MlxfnMethod } from './mlxfn-format.js';
 import { checkedFolder, readExport } from './read-export.js';
 import { formatSize, type Sizes } from './sizes.js';
 
@@ -101,10 +102,9 @@ export function formatReport({
   ...sums
 }: ExportReport): string {
   const { model, dtype, mlx, constants } = manifest;
-  const origin = [model.id, model.revision, model.license].filter(Boolean).join(', ');
   const ofDtypes = Object.entries(weights).map(([name, bytes]) => `${name} ${inUnits(bytes)}`);
   const lines = [
-    `${origin}; ${dtype}; format ${manifest.formatVersion}, MLX ${mlx}`,
+    `${formatOrigin(model)}; ${dtype}; format ${manifest.formatVersion}, MLX ${mlx}`,
     `weights ${ofDtypes.join(', ') || 'none'}; states ${inUnits(sums.stateBytes)}; all files ${inUnits(sums.bytes)}`,
     ...Object.entries(constants).map(
       ([name, value]) => `  ${name}: ${printable(JSON.stringify(value))}`,
@@ -116,6 +116,26 @@ export function formatReport({
     for (const trace of traces) lines.push(...formatTrace(trace));
   }
   return `${lines.join('\n')}\n`;
+}
+
+/** Of files for MLX, the report as lines of text. */
+export function formatMlxfn({ model, dtype, mlx, methods, files }: MlxfnManifest): string {
+  const lines = [`${formatOrigin(model)}; ${dtype}; MLX ${mlx} only`];
+  const withStates = (types: MlxfnMethod['inputs'], { length }: readonly string[]): string =>
+    [typesOf(types), length > 0 ? `${length} states` : ''].filter(Boolean).join(', ');
+  for (const [name, method] of Object.entries(methods)) {
+    const { file, inputs, states, outputs, nextStates, sizes } = method;
+    const given = withStates(inputs, Object.keys(states));
+    lines.push(
+      `${name}(${given}) → ${withStates(outputs, nextStates)}`,
+      `  ${file}, ${inUnits(files[file].bytes)}; sizes: ${sizes.length}`,
+    );
+  }
+  return `${lines.join('\n')}\n`;
+}
+
+function formatOrigin({ id, revision, license }: Manifest['model']): string {
+  return [id, revision, license].filter(Boolean).join(', ');
 }
 
 function typesOf(types: Manifest['methods'][string]['inputs']): string {

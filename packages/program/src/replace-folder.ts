@@ -19,6 +19,7 @@ import { quoted, systemReason } from '@mlx-runners/mlx-core/errors';
 import { checkWritableFolder, makeFolder } from '@mlx-runners/mlx-core/whole-file';
 import { fileSize } from './files.js';
 import { manifestName } from './format.js';
+import { mlxfnName } from './mlxfn-format.js';
 
 /**
  * Whether a folder can be written by `replaceFolder`: to be asked before work whose result would be lost.
@@ -102,13 +103,16 @@ function* filesIn(folder: string, path: readonly string[] = []): Generator<strin
 
 /** What an earlier export wrote, be it of another version or damaged; undefined when there was none. */
 function exportedFiles(folder: string): Set<string> | undefined {
-  try {
-    const text = readFileSync(join(folder, manifestName), 'utf8');
-    const { files } = JSON.parse(text) as { files: object };
-    return new Set([manifestName, ...Object.keys(files)]);
-  } catch {
-    return undefined;
+  for (const name of [manifestName, mlxfnName]) {
+    try {
+      const text = readFileSync(join(folder, name), 'utf8');
+      const { files } = JSON.parse(text) as { files: object };
+      return new Set([name, ...Object.keys(files)]);
+    } catch {
+      // It is none of this kind.
+    }
   }
+  return undefined;
 }
 
 function swap(draft: string, place: string): void {

@@ -42,7 +42,7 @@ test('too many instructions fail', async () => {
 
 test('each trace has a budget of its own', async () => {
   const step = typed(({ x }) => ({ y: x.exp() }), { min: 1, max: 1 });
-  const prompt = typed(({ x }) => ({ y: x.exp().sin() }));
+  const prompt = typed(({ x }) => ({ y: x.exp().sin() }), { min: 2, max: 20 });
   const budgets = (...traces: TraceBudget[]): ExportBudgets => ({ methods: { run: { traces } } });
   const methods = { run: [step, prompt] };
   const [one, two] = [{ instructions: 1 }, { instructions: 2 }];

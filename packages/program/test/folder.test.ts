@@ -138,6 +138,30 @@ test.each([
   expect(Math.max(...errors)).toBeLessThan(tolerance);
 });
 
+test('quantised layers whose parts are equal store them once', async () => {
+  const once = normal(1, [32, 32]);
+  const parameters = { once, twice: once.multiply(2), none: mx.zeros([8, 0]) };
+  const folder = join(scratchFolder(), 'model');
+  await exportModel(folder, {
+    model: { id: 'test/equal' },
+    dtype: 'float32',
+    methods: {
+      run: {
+        inputs: { x: { dtype: 'float32', shape: [2, 32] } },
+        run: ({ x }) => ({
+          y: mx.linear(mx.linear(x, parameters.once).exp(), parameters.twice),
+          z: mx.linear(x.slice([0, 0], [2, 0]), parameters.none),
+        }),
+      },
+    },
+    parameters: new Map(Object.entries(parameters)),
+    qlinear: { bits: 4, groupSize: 32 },
+  });
+  const { tensors } = mx.loadSafetensors(join(folder, 'weights.safetensors'));
+  expect([...tensors.keys()].filter((name) => name.endsWith('.codes'))).toEqual(['once.codes']);
+  expect(loadExport(folder).manifest.model.id).toBe('test/equal');
+});
+
 const folders: [string, (folder: string) => void, RegExp][] = [
   [
     'another format version',

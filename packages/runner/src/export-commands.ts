@@ -3,7 +3,9 @@ import { join } from 'node:path';
 import { mx } from '@mlx-runners/mlx-core';
 import { ProgramError, UsageError } from '@mlx-runners/mlx-core/errors';
 import {
+  exportMlxfn,
   exportModel,
+  formatMlxfn,
   formatReport,
   inspectExport,
   isExport,
@@ -22,6 +24,7 @@ import { nonEmpty, oneOf } from './option-values.js';
 import { downloadProgress } from './progress.js';
 import type { RunnerManifest } from './runner-json.js';
 import { choice, withModelOptions, type ModelOptions } from './shared-options.js';
+import { parseSizes, type SizesOfMethods } from './sizes-option.js';
 import { userPath } from './user-path.js';
 
 /** A model that is loaded, and what is exported of it. */
@@ -70,6 +73,49 @@ function quantisationOf({
   return qlinear && { bits: bitsOf[qlinear], groupSize: qlinearGroupSize ?? 64 };
 }
 
+const formats = ['mlx-runners', 'mlxfn'] as const;
+
+interface FormatOptions {
+  format: (typeof formats)[number];
+  sizes?: SizesOfMethods;
+}
+
+/** `--format`, `--sizes`. */
+function withFormat<C extends Command>(command: C): C {
+  return command
+    .addOption(
+      choice(
+        '--format',
+        "what to write; mlxfn is for MLX in Python, which needs none of the model's code",
+        formats,
+      ).default('mlx-runners'),
+    )
+    .addOption(
+      new Option(
+        '--sizes <method:dimensions>',
+        'sizes to write a method at, with --format mlxfn: decode:T=1,past=0..9; repeatable',
+      ).argParser(parseSizes('--sizes')),
+    );
+}
+
+interface ExportOptions extends ModelOptions, QuantisationOptions, FormatOptions {
+  out: string;
+}
+
+/** Exports in one of the formats and gives a report. */
+async function exportAs(
+  { format, sizes }: FormatOptions,
+  folder: string,
+  description: ExportDescription,
+): Promise<string> {
+  const signal = interruptSignal();
+  if (format === 'mlxfn') {
+    return formatMlxfn(await exportMlxfn(folder, description, { sizes, signal }));
+  }
+  await exportModel(folder, description, { signal });
+  return formatReport(inspectExport(folder));
+}
+
 /**
  * Adds `export`, `export-check` and `inspect`.
  *
@@ -98,16 +144,19 @@ export function addExportCommands(
         .makeOptionMandatory()
         .argParser((value) => userPath(nonEmpty('--out')(value))),
     );
-  withQuantisation(withModelOptions(exporting, { defaultModel })).action(
-    async ({ out, ...options }: ModelOptions & QuantisationOptions & { out: string }) => {
+  withFormat(withQuantisation(withModelOptions(exporting, { defaultModel }))).action(
+    async ({ out, format, sizes, ...options }: ExportOptions) => {
       const qlinear = quantisationOf(options);
+      if (sizes !== undefined && format !== 'mlxfn') {
+        throw new UsageError('--sizes goes with --format mlxfn.');
+      }
       const subject = await loadNamed(options);
       try {
-        await exportModel(out, { ...subject.description, qlinear }, { signal: interruptSignal() });
+        const description = { ...subject.description, qlinear };
+        process.stdout.write(await exportAs({ format, sizes }, out, description));
       } finally {
         await subject.dispose();
       }
-      process.stdout.write(formatReport(inspectExport(out)));
     },
   );
 
@@ -160,6 +209,12 @@ function checkIsExport(folder: string): void {
   if (!existsSync(folder)) throw new ProgramError(`${folder} does not exist.`);
   if (!statSync(folder).isDirectory()) {
     throw new ProgramError(`${folder} is a file: an export is a folder.`);
+  }
+  if (existsSync(join(folder, 'mlxfn.json'))) {
+    throw new ProgramError(`${folder} holds .mlxfn files, which mlxfn.json in it describes.`);
+  }
+  if (existsSync(join(folder, 'programs'))) {
+    throw new ProgramError(`${folder} is an export that lacks its manifest.json.`);
   }
   const isModel = ['config.json', 'model.bin'].some((file) => existsSync(join(folder, file)));
   throw new ProgramError(

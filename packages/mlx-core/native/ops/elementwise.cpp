@@ -13,14 +13,6 @@ using Binary = array(const array&, const array&, S);
 
 array astype(const array& a, mx::Dtype dtype, S s) { return mx::astype(a, dtype, s); }
 
-// MLX has no op for it; the formula is torch.nn.functional.gelu's default, x·Φ(x).
-array gelu(const array& a, S s) {
-  const mx::Dtype dtype = a.dtype();
-  const auto number = [&](float value) { return array(value, dtype); };
-  const array erf = mx::erf(mx::multiply(a, number(0.70710678118654752f), s), s);
-  return mx::multiply(mx::multiply(a, number(0.5f), s), mx::add(erf, number(1.0f), s), s);
-}
-
 array nan_to_num(const array& a, float nan, std::optional<float> posinf,
                  std::optional<float> neginf, S s) {
   return mx::nan_to_num(a, nan, posinf, neginf, s);
@@ -91,7 +83,7 @@ std::vector<Op> elementwise_rows() {
       unary("sigmoid", "1 / (1 + e^−a).", mx::sigmoid),
       unary("erf", "Error function.", mx::erf),
       unary("erfinv", "Inverse error function.", mx::erfinv),
-      unary("gelu", "x·Φ(x), with the exact error function.", gelu).on_cpu(cpu::gelu),
+      unary("gelu", "x·Φ(x), with the exact error function.", cpu::gelu),
       unary("floor", "Rounds down.", mx::floor),
       unary("ceil", "Rounds up.", mx::ceil),
       unary("trunc", "Rounds towards zero.", mx::trunc),

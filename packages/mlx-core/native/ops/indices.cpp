@@ -148,8 +148,8 @@ mx::array checked_indices(const char* op, const mx::array& indices, size_t size,
                           mx::StreamOrDevice s) {
   check_indices(op, indices, size, s);
   const mx::Stream stream = mx::to_stream(s);
-  const bool later = stream.device == mx::Device::cpu && !indices.is_tracer() &&
-                     !indices.is_available() && indices.size() > 0;
+  const bool later = stream.device == mx::Device::cpu && !cpu::MlxPrimitivesOnly::active() &&
+                     !indices.is_tracer() && !indices.is_available() && indices.size() > 0;
   if (!later) return indices;
   return mx::array(indices.shape(), indices.dtype(),
                    std::make_shared<CheckIndices>(stream, op, size),

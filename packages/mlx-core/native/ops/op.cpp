@@ -8,6 +8,7 @@
 
 #include "core/dtypes.h"
 #include "core/errors.h"
+#include "kernels/cpu/fused_primitive.h"
 
 namespace mlx_runners {
 namespace {
@@ -71,8 +72,10 @@ const std::string& interned(uint32_t number) {
 void Op::call(ValueList values, const ArraySource& arrays, mx::Stream stream,
               std::vector<mx::array>& results, bool update) const {
   const Arguments arguments(*this, values, arrays);
-  if (update && in_place) return thunk(in_place, arguments, stream, results);
-  const bool kernel = cpu_kernel && stream.device == mx::Device::cpu && !arguments.any_tracer();
+  const bool own = !cpu::MlxPrimitivesOnly::active();
+  if (own && update && in_place) return thunk(in_place, arguments, stream, results);
+  const bool kernel =
+      own && cpu_kernel && stream.device == mx::Device::cpu && !arguments.any_tracer();
   thunk(kernel ? cpu_kernel : function, arguments, stream, results);
 }
 

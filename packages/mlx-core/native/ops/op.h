@@ -98,7 +98,7 @@ struct Op {
   Thunk thunk;
   bool many;  // returns a list of arrays
   std::vector<Param> params;
-  AnyFn cpu_kernel = nullptr;  // replaces `function` on the CPU, outside transforms
+  AnyFn cpu_kernel = nullptr;  // replaces `function` on the CPU, outside transforms and exports
   AnyFn in_place = nullptr;    // replaces both in programs, where nothing else reads argument 0
 
   // Names the fused kernel that does this row's work on the CPU; its signature is the row's.

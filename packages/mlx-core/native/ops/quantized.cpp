@@ -153,6 +153,11 @@ std::optional<cpu::WeightArrays> kernel_weights(const array& w, const array& sca
   return weights;
 }
 
+// Whether products may be our kernels'.
+bool may_be_ours(S s) {
+  return mx::to_stream(s).device == mx::Device::cpu && !cpu::MlxPrimitivesOnly::active();
+}
+
 // The type that MLX gives to products.
 mx::Dtype product_type(const array& x, const array& scales, const Quantization& q) {
   return q.affine() ? mx::promote_types(x.dtype(), scales.dtype()) : x.dtype();
@@ -190,8 +195,7 @@ array quantized_linear(const array& given, const array& w, const array& scales, 
   }
   if (x.ndim() == 0) throw CodedError("SHAPE", "x has to have at least 1 axis");
   const auto weights = w.ndim() == 2 ? kernel_weights(w, scales, biases, q, stream) : std::nullopt;
-  const bool ours =
-      stream.device == mx::Device::cpu && weights && x.size() > 0 && x.shape(-1) == weights->depth;
+  const bool ours = may_be_ours(stream) && weights && x.size() > 0 && x.shape(-1) == weights->depth;
   if (!ours) {
     const array product = computable(
         mx::quantized_matmul(x, w, scales, biases, true, q.group, q.bits, mode, s), x, w, s);
@@ -285,7 +289,7 @@ array gather_qmm(const array& unchecked_x, const array& w, const array& scales, 
   if (x.ndim() < 2) throw CodedError("SHAPE", "x has to have at least 2 axes");
   if (lhs) check_indices("gatherQmm", *lhs, static_cast<size_t>(matrices_of(x)), s);
   if (rhs) check_indices("gatherQmm", *rhs, static_cast<size_t>(matrices_of(w)), s);
-  const auto weights = transpose && !global_scale && stream.device == mx::Device::cpu
+  const auto weights = transpose && !global_scale && may_be_ours(stream)
                            ? kernel_weights(w, scales, biases, q, stream)
                            : std::nullopt;
   if (!weights || x.size() == 0 || x.shape(-1) != weights->depth) {

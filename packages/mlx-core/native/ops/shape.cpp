@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "kernels/cpu/fused_primitive.h"
 #include "mlx/ops.h"
 #include "ops/indices.h"
 #include "ops/rows.h"
@@ -151,7 +152,7 @@ array put_along_axis(const array& a, const array& indices, const array& values, 
 array roll(const array& a, int shift, std::optional<int> axis, S s) {
   return axis ? mx::roll(a, shift, *axis, s) : mx::roll(a, shift, s);
 }
-array contiguous(const array& a, S s) { return mx::contiguous(a, false, s); }
+array contiguous(const array& a, S s) { return cpu::contiguous(a, mx::to_stream(s)); }
 
 }  // namespace
 

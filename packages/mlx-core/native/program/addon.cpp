@@ -8,6 +8,7 @@
 #include "core/errors.h"
 #include "core/exports.h"
 #include "core/guard.h"
+#include "program/mlxfn.h"
 #include "program/program.h"
 #include "program/session.h"
 
@@ -67,15 +68,20 @@ napi_value create_program(const Napi::CallbackInfo& info) {
                                                     environment.stream()));
 }
 
-// createSession(program) → session, on another lane than the environment's: sessions run at once,
-// and arrays are built meanwhile
-napi_value create_session(const Napi::CallbackInfo& info) {
-  auto& environment = Environment::of(info.Env());
+// Another lane than the environment's, which builds arrays meanwhile.
+Lane& lane_beside(Environment& environment) {
   Lane* lane = &assign_lane();
   if (lane == &environment.lane()) lane = &assign_lane();
-  const mx::Stream stream = lane->stream(environment.stream().device.type);
+  return *lane;
+}
+
+// createSession(program) → session, on a lane of its own: sessions run at once
+napi_value create_session(const Napi::CallbackInfo& info) {
+  auto& environment = Environment::of(info.Env());
+  Lane& lane = lane_beside(environment);
+  const mx::Stream stream = lane.stream(environment.stream().device.type);
   return external(info.Env(),
-                  std::make_shared<Session>(handle_of<ProgramHandle>(info[0]), *lane, stream));
+                  std::make_shared<Session>(handle_of<ProgramHandle>(info[0]), lane, stream));
 }
 
 // disposeSession(session): a call that runs keeps it to its end
@@ -194,6 +200,47 @@ napi_value run_session(const Napi::CallbackInfo& info) {
   return deferred.Promise();
 }
 
+std::vector<uint32_t> numbers_of(const Napi::Value& value) {
+  const auto list = value.As<Napi::Uint32Array>();
+  return {list.Data(), list.Data() + list.ElementLength()};
+}
+
+// writeMlxfn(program, path, method, sizes, dimensions, states, nextStates, cancelToken?) → Promise:
+// see MlxfnFile
+napi_value write_mlxfn(const Napi::CallbackInfo& info) {
+  auto& environment = Environment::of(info.Env());
+  const ProgramHandle program = handle_of<ProgramHandle>(info[0]);
+  program::MlxfnFile file;
+  file.path = info[1].ToString();
+  file.method = info[2].As<Napi::Number>().Uint32Value();
+  const auto sizes = info[3].As<Napi::Array>();
+  for (uint32_t i = 0; i < sizes.Length(); ++i) {
+    const auto each = sizes.Get(i).As<Napi::Float64Array>();
+    file.sizes.emplace_back(each.Data(), each.Data() + each.ElementLength());
+  }
+  file.dimensions = numbers_of(info[4]);
+  file.states = numbers_of(info[5]);
+  file.next_states = numbers_of(info[6]);
+  CancelHandle cancelled;
+  if (!info[7].IsUndefined()) cancelled = handle_of<CancelHandle>(info[7]);
+  file.cancelled = cancelled.get();
+
+  const auto deferred = Napi::Promise::Deferred::New(info.Env());
+  Lane& lane = lane_beside(environment);
+  const mx::Stream stream = lane.stream(environment.stream().device.type);
+  environment.perform(
+      lane, stream,
+      [=, &lane, file = std::move(file)] {
+        program::write_mlxfn(*program, lane, stream, file);
+        return std::vector<mx::array>();
+      },
+      [deferred](Napi::Env env, Evaluation& done) {
+        if (done.error_code) return reject(deferred, done.error_code, done.error_message);
+        deferred.Resolve(env.Undefined());
+      });
+  return deferred.Promise();
+}
+
 }  // namespace
 
 void export_programs(Napi::Env, Napi::Object exports) {
@@ -202,6 +249,7 @@ void export_programs(Napi::Env, Napi::Object exports) {
   export_function<create_session>(exports, "createSession");
   export_function<dispose_session>(exports, "disposeSession");
   export_function<run_session>(exports, "runSession");
+  export_function<write_mlxfn>(exports, "writeMlxfn");
   export_function<are_computed>(exports, "areComputed");
   export_function<cancel_token>(exports, "cancelToken");
   export_function<cancel>(exports, "cancel");

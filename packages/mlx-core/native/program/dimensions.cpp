@@ -38,16 +38,32 @@ std::string in_words(const mx::array& array) {
   return type_in_words(array.dtype(), shape);
 }
 
+int64_t dimension_of(double given) {
+  const bool whole = given >= 0 && given <= 2147483647 && std::nearbyint(given) == given;
+  return whole ? static_cast<int64_t>(given) : unknown;
+}
+
+std::string check_dimensions(const Program& program, const Trace& trace,
+                             std::span<const int64_t> dimensions, std::vector<int64_t>& sizes) {
+  for (size_t i = 0; i < dimensions.size(); ++i) {
+    if (auto why = wrong_dimension(trace.dimensions[i], dimensions[i]); !why.empty()) return why;
+  }
+  trace.sizes.evaluate(dimensions, sizes);
+  for (const auto& [size, max, text] : trace.limits) {
+    if (sizes[size] > max) {
+      return program.texts[text] + " is " + std::to_string(sizes[size]) + ", and may be at most " +
+             std::to_string(max);
+    }
+  }
+  return "";
+}
+
 std::string bind_dimensions(const Program& program, const Method& method, const Trace& trace,
                             std::span<const mx::array> inputs, std::span<const double> given,
                             std::vector<int64_t>& dimensions, std::vector<int64_t>& sizes) {
   dimensions.assign(trace.dimensions.size(), unknown);
   if (given.size() > dimensions.size()) return "it takes fewer dimensions";
-  for (size_t i = 0; i < given.size(); ++i) {
-    if (given[i] >= 0 && given[i] <= 2147483647 && std::nearbyint(given[i]) == given[i]) {
-      dimensions[i] = static_cast<int64_t>(given[i]);
-    }
-  }
+  std::transform(given.begin(), given.end(), dimensions.begin(), dimension_of);
   if (inputs.size() != trace.inputs.size()) {
     return "it takes " + std::to_string(trace.inputs.size()) + " inputs";
   }
@@ -64,16 +80,7 @@ std::string bind_dimensions(const Program& program, const Method& method, const 
       if (dimension == unknown) dimension = inputs[i].shape(axis);
     }
   }
-  for (size_t i = 0; i < dimensions.size(); ++i) {
-    if (auto why = wrong_dimension(trace.dimensions[i], dimensions[i]); !why.empty()) return why;
-  }
-  trace.sizes.evaluate(dimensions, sizes);
-  for (const auto& [size, max, text] : trace.limits) {
-    if (sizes[size] > max) {
-      return program.texts[text] + " is " + std::to_string(sizes[size]) + ", and may be at most " +
-             std::to_string(max);
-    }
-  }
+  if (auto why = check_dimensions(program, trace, dimensions, sizes); !why.empty()) return why;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const auto& [dtype, shape] = trace.inputs[i].type;
     std::vector<int64_t> wanted;

@@ -106,10 +106,7 @@ std::vector<mx::array> Session::run(const Call& call) {
   throw_if_cancelled(call);
   const Trace& trace = choose(method, call);
   if (states_.size() != program_->states.size()) {
-    std::vector<mx::array> zeros;
-    for (const State& state : program_->states) {
-      zeros.push_back(mx::zeros(state.shape, state.dtype, stream_));
-    }
+    std::vector<mx::array> zeros = blank_states();
     evaluate(zeros);
     states_ = std::move(zeros);
   }
@@ -122,38 +119,67 @@ std::vector<mx::array> Session::run(const Call& call) {
 
 void Session::try_build(const Method& method, const Trace& trace,
                         const std::vector<mx::array>& constants) {
-  const auto smallest = smallest_dimensions(trace);
+  std::vector<int64_t> sizes;
   try {
-    trace.sizes.evaluate(smallest, sizes_);
+    trace.sizes.evaluate(smallest_dimensions(trace), sizes);
   } catch (const CodedError& error) {
     throw CodedError(error.code(), method.name + ": " + error.what());
   }
-  std::vector<mx::array> inputs;
-  for (const TypedSlot& input : trace.inputs) {
-    inputs.push_back(mx::zeros(shape_of(input.type), input.type.dtype, stream_));
-  }
-  std::vector<mx::array> states;
-  for (const State& state : program_->states) {
-    states.push_back(mx::zeros(state.shape, state.dtype, stream_));
-  }
+  const auto inputs = blank_inputs(trace, sizes);
+  build_graph(method, trace, std::move(sizes), inputs, constants, blank_states());
+}
+
+Session::Graph Session::build_graph(const Method& method, const Trace& trace,
+                                    std::vector<int64_t> sizes,
+                                    const std::vector<mx::array>& inputs,
+                                    const std::vector<mx::array>& constants,
+                                    const std::vector<mx::array>& states, const Built& built) {
+  sizes_ = std::move(sizes);
   fill(method, trace, inputs, constants, states);
   for (size_t i = 0; i < trace.instructions.size(); ++i) {
     build(method, trace, i, Purpose::Check);
+    if (built) built(i, results_of(trace.instructions[i]));
   }
+  Graph graph{{}, states};
   for (const TypedSlot& output : trace.outputs) {
-    const mx::array& made = slots_.at(output.slot);
-    if (has_type(made, output.type)) continue;
-    throw CodedError("PROGRAM", method.name + ": an output is " + in_words(made) +
+    graph.outputs.push_back(slots_.at(output.slot));
+    if (has_type(graph.outputs.back(), output.type)) continue;
+    throw CodedError("PROGRAM", method.name + ": an output is " + in_words(graph.outputs.back()) +
                                     ", which the program does not say");
   }
   for (const auto& [number, slot, next] : trace.states) {
     const State& state = program_->states[number];
     const mx::array& made = slots_.at(next);
+    graph.states[number] = made;
     if (made.dtype() == state.dtype && made.shape() == state.shape) continue;
     throw CodedError("PROGRAM", method.name + ": the state " + state.name + " becomes " +
                                     in_words(made) + ", which it is not declared as");
   }
   slots_.resize(0);
+  return graph;
+}
+
+std::vector<mx::array> Session::blank_inputs(const Trace& trace,
+                                             std::span<const int64_t> sizes) const {
+  std::vector<mx::array> inputs;
+  for (const auto& [slot, type] : trace.inputs) {
+    mx::Shape shape;
+    for (const uint32_t number : type.shape) {
+      const int64_t size = sizes[number];
+      if (size < 0 || size > 2147483647) throw CodedError("PROGRAM", "an input has no valid shape");
+      shape.push_back(static_cast<int>(size));
+    }
+    inputs.push_back(mx::zeros(shape, type.dtype, stream_));
+  }
+  return inputs;
+}
+
+std::vector<mx::array> Session::blank_states() const {
+  std::vector<mx::array> states;
+  for (const State& state : program_->states) {
+    states.push_back(mx::zeros(state.shape, state.dtype, stream_));
+  }
+  return states;
 }
 
 const Trace& Session::choose(const Method& method, const Call& call) {
@@ -275,11 +301,8 @@ void Session::profile(const Method& method, const Trace& trace, size_t number, P
   const Instruction& instruction = trace.instructions[number];
   double bytes = bytes_of(instruction, *program_, slots_);
   build(method, trace, number, Purpose::Compute);
-  std::vector<mx::array> results;
-  for (const TypedSlot& result : instruction.results) {
-    results.push_back(slots_.at(result.slot));
-    bytes += static_cast<double>(results.back().nbytes());
-  }
+  const std::vector<mx::array> results = results_of(instruction);
+  for (const mx::array& result : results) bytes += static_cast<double>(result.nbytes());
   const auto start = Clock::now();
   evaluate_chunk(method, trace, number, number + 1, results);
   const double seconds = seconds_since(start);
@@ -335,14 +358,10 @@ bool Session::has_type(const mx::array& array, const ArrayType& type) const {
                     [&](uint32_t size, int actual) { return sizes_[size] == actual; });
 }
 
-mx::Shape Session::shape_of(const ArrayType& type) const {
-  mx::Shape shape;
-  for (const uint32_t number : type.shape) {
-    const int64_t size = sizes_[number];
-    if (size < 0 || size > 2147483647) throw CodedError("PROGRAM", "an input has no valid shape");
-    shape.push_back(static_cast<int>(size));
-  }
-  return shape;
+std::vector<mx::array> Session::results_of(const Instruction& instruction) const {
+  std::vector<mx::array> results;
+  for (const TypedSlot& result : instruction.results) results.push_back(slots_.at(result.slot));
+  return results;
 }
 
 std::shared_ptr<const Program> make_program(Tables tables, Lane& lane, mx::Stream stream) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -57,6 +58,24 @@ class Session {
   // anything; with the lane held. Throws CodedError "PROGRAM" when shapes or dtypes don't fit.
   void try_build(const Method& method, const Trace& trace, const std::vector<mx::array>& constants);
 
+  // What a trace gives: its outputs, and all of the program's states after it.
+  struct Graph {
+    std::vector<mx::array> outputs;
+    std::vector<mx::array> states;
+  };
+
+  // Builds a trace at sizes that it takes, on inputs, constants and states of its types, without
+  // computing anything; with the lane held. `built` is told the number and the results of each
+  // instruction. Throws CodedErrors that name the instruction.
+  using Built = std::function<void(size_t instruction, const std::vector<mx::array>& results)>;
+  Graph build_graph(const Method& method, const Trace& trace, std::vector<int64_t> sizes,
+                    const std::vector<mx::array>& inputs, const std::vector<mx::array>& constants,
+                    const std::vector<mx::array>& states, const Built& built = {});
+
+  // Zeros of the types of a trace's inputs at these sizes, and of all states.
+  std::vector<mx::array> blank_inputs(const Trace& trace, std::span<const int64_t> sizes) const;
+  std::vector<mx::array> blank_states() const;
+
  private:
   class Slots final : public ArraySource {
    public:
@@ -87,8 +106,8 @@ class Session {
   void profile(const Method& method, const Trace& trace, size_t instruction, Profile& profile);
   std::vector<mx::array> finish(const Method& method, const Trace& trace, size_t first);
   void commit(std::vector<mx::array> states, std::vector<mx::array>& outputs);
+  std::vector<mx::array> results_of(const Instruction& instruction) const;
   bool has_type(const mx::array& array, const ArrayType& type) const;
-  mx::Shape shape_of(const ArrayType& type) const;
 
   std::shared_ptr<const Program> program_;
   Lane& lane_;

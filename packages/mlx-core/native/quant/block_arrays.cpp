@@ -129,7 +129,7 @@ mx::array dequantized_on_cpu(const mx::array& blocks, BlockFormat format, mx::St
   };
   return mx::array(std::move(shape), mx::float32,
                    std::make_shared<DequantizeBlocks>(stream, std::move(composed), format),
-                   {mx::contiguous(blocks, false, stream)});
+                   {cpu::contiguous(blocks, stream)});
 }
 
 mx::array quantized(const mx::array& weights, BlockFormat format, mx::StreamOrDevice s) {
@@ -138,7 +138,7 @@ mx::array quantized(const mx::array& weights, BlockFormat format, mx::StreamOrDe
   const mx::Stream given = mx::to_stream(s);
   const mx::Stream stream =
       given.device == mx::Device::cpu ? given : mx::default_stream(mx::Device::cpu);
-  const mx::array rows = mx::contiguous(mx::astype(weights, mx::float32, stream), false, stream);
+  const mx::array rows = cpu::contiguous(mx::astype(weights, mx::float32, stream), stream);
   return mx::array(shape, mx::uint8, std::make_shared<QuantizeBlocks>(stream, format), {rows});
 }
 

@@ -1,5 +1,6 @@
 #include "quant/block_formulas.h"
 
+#include "kernels/cpu/fused_primitive.h"
 #include "mlx/ops.h"
 
 namespace mlx_runners {
@@ -20,7 +21,7 @@ class Fields {
     return mx::slice(blocks_, {0, start}, {blocks_.shape(0), next_}, s_);
   }
   array as(mx::Dtype dtype, int bytes) {
-    return mx::view(mx::contiguous(this->bytes(bytes), false, s_), dtype, s_);
+    return mx::view(cpu::contiguous(this->bytes(bytes), mx::to_stream(s_)), dtype, s_);
   }
   // [blocks, 1, 1]
   array half() { return number(mx::expand_dims(as(mx::float16, 2), -1, s_)); }

@@ -14,6 +14,8 @@ namespace {
 
 constexpr size_t kSpareBytes = 16384;
 
+thread_local int mlx_primitives_only = 0;
+
 /// Copies float32 elements in row-major order, whatever the strides.
 void copy_strided(const float* from, const mx::Shape& shape, const mx::Strides& strides,
                   size_t size, float* to) {
@@ -86,9 +88,18 @@ std::pair<std::vector<mx::array>, std::vector<int>> FusedPrimitive::vmap(
   return {outputs, std::vector<int>(outputs.size(), 0)};
 }
 
+MlxPrimitivesOnly::MlxPrimitivesOnly() { ++mlx_primitives_only; }
+MlxPrimitivesOnly::~MlxPrimitivesOnly() { --mlx_primitives_only; }
+bool MlxPrimitivesOnly::active() { return mlx_primitives_only > 0; }
+
+mx::array contiguous(const mx::array& x, const mx::Stream& stream) {
+  const bool fits = MlxPrimitivesOnly::active() || (x.is_available() && x.flags().row_contiguous);
+  return fits ? x : mx::contiguous(x, false, stream);
+}
+
 bool can_fuse(const mx::Stream& stream,
               std::initializer_list<std::reference_wrapper<const mx::array>> arrays) {
-  if (stream.device != mx::Device::cpu) {
+  if (stream.device != mx::Device::cpu || MlxPrimitivesOnly::active()) {
     return false;
   }
   for (const mx::array& x : arrays) {

@@ -51,10 +51,26 @@ class FusedPrimitive : public mlx::core::Primitive {
   Composed composed_;
 };
 
+/// While one lives, its thread builds arrays with MLX's own primitives only: others, MLX can't
+/// write to a file.
+class MlxPrimitivesOnly {
+ public:
+  MlxPrimitivesOnly();
+  ~MlxPrimitivesOnly();
+  MlxPrimitivesOnly(const MlxPrimitivesOnly&) = delete;
+  MlxPrimitivesOnly& operator=(const MlxPrimitivesOnly&) = delete;
+
+  static bool active();
+};
+
 /// Whether `arrays` may go to a float32 kernel on `stream`: all float32, none empty, none part of a
 /// transform in progress.
 bool can_fuse(const mlx::core::Stream& stream,
               std::initializer_list<std::reference_wrapper<const mlx::core::array>> arrays);
+
+/// x in row-major order without gaps: itself where it is known to be so, and where only MLX's own
+/// primitives are built, since MLX can't write this one, and files hold no layouts.
+mlx::core::array contiguous(const mlx::core::array& x, const mlx::core::Stream& stream);
 
 /// Integers and booleans, which hold no fractions, as float32; others as they are.
 mlx::core::array inexact(const mlx::core::array& x, const mlx::core::Stream& stream);

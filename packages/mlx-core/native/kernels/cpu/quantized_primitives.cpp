@@ -12,11 +12,6 @@ namespace mx = mlx::core;
 
 namespace {
 
-/// What is read through plain pointers: as it is where it is known to be row-contiguous.
-mx::array contiguous(const mx::array& a, const mx::Stream& stream) {
-  return a.is_available() && a.flags().row_contiguous ? a : mx::contiguous(a, false, stream);
-}
-
 class QuantizedPrimitive : public FusedPrimitive {
  public:
   QuantizedPrimitive(mx::Stream stream, Composed composed, const WeightArrays& w)
@@ -231,8 +226,9 @@ std::vector<mx::array> contiguous_arrays(const WeightArrays& w,
   return arrays;
 }
 
-bool traced(const std::vector<mx::array>& arrays) {
-  return std::any_of(arrays.begin(), arrays.end(),
+bool needs_composed(const std::vector<mx::array>& arrays) {
+  return MlxPrimitivesOnly::active() ||
+         std::any_of(arrays.begin(), arrays.end(),
                      [](const mx::array& a) { return a.is_tracer(); });
 }
 
@@ -243,7 +239,7 @@ mx::array quantized_linear(const mx::array& x, const WeightArrays& w,
                            Composed composed, const mx::Stream& stream) {
   std::vector<mx::array> inputs = contiguous_arrays(w, {bias}, stream);
   inputs.insert(inputs.begin(), x);
-  if (!can_fuse(stream, {x}) || (bias && !can_fuse(stream, {*bias})) || traced(inputs) ||
+  if (!can_fuse(stream, {x}) || (bias && !can_fuse(stream, {*bias})) || needs_composed(inputs) ||
       w.arrays[0].size() == 0) {
     return composed(inputs)[0];
   }
@@ -260,7 +256,7 @@ mx::array quantized_gather_linear(const mx::array& x, const WeightArrays& w,
                                   const mx::Stream& stream) {
   std::vector<mx::array> inputs = contiguous_arrays(w, {right, left}, stream);
   inputs.insert(inputs.begin(), x);
-  if (!can_fuse(stream, {x}) || right.size() == 0 || traced(inputs)) {
+  if (!can_fuse(stream, {x}) || right.size() == 0 || needs_composed(inputs)) {
     return composed(inputs)[0];
   }
   return mx::array(
@@ -272,7 +268,7 @@ mx::array quantized_gather_linear(const mx::array& x, const WeightArrays& w,
 mx::array quantized_take_rows(const WeightArrays& w, const mx::array& ids, Composed composed,
                               const mx::Stream& stream) {
   std::vector<mx::array> inputs = contiguous_arrays(w, {ids}, stream);
-  if (stream.device != mx::Device::cpu || ids.size() == 0 || traced(inputs)) {
+  if (stream.device != mx::Device::cpu || ids.size() == 0 || needs_composed(inputs)) {
     return composed(inputs)[0];
   }
   mx::Shape shape = ids.shape();

@@ -70,6 +70,7 @@ class LayerNorm : public FusedPrimitive {
   float eps_;
 };
 
+/// MLX has no op for it; the formula is torch.nn.functional.gelu's default, x·Φ(x).
 mx::array composed_gelu(const mx::array& x, const mx::Stream& stream) {
   const mx::array scaled =
       mx::multiply(x, mx::array(static_cast<float>(M_SQRT1_2), x.dtype()), stream);
