@@ -12,6 +12,7 @@ import {
   MemoryError,
   MlxRunnersError,
   NativeError,
+  printable,
   ProgramError,
   ShapeError,
 } from './errors.js';
@@ -114,7 +115,7 @@ export function shown(value: unknown): string {
   if (Array.isArray(value)) {
     return value.length > 8 ? `[${value.length} elements]` : `[${value.map(shown).join(', ')}]`;
   }
-  if (typeof value === 'string') return `'${value}'`;
+  if (typeof value === 'string') return `'${printable(value, 60)}'`;
   if (typeof value === 'bigint') return `${value}n`;
   if (typeof value === 'function') return 'a function';
   if (typeof value === 'object' && value !== null) return value.constructor?.name ?? 'object';

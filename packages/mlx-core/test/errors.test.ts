@@ -275,6 +275,21 @@ describe('evaluation', () => {
   });
 });
 
+test('texts in messages are short, and nothing that a terminal obeys', () => {
+  const message = (text: string): string => {
+    try {
+      mx.ones([1]).reshape(text as unknown as number[]);
+      return '';
+    } catch (error) {
+      return (error as Error).message;
+    }
+  };
+  expect(message('\u001b[31m')).toBe(
+    "reshape: shape has to be a list of integers, not '\\u001b[31m'.",
+  );
+  expect(message('a'.repeat(1e6)).length).toBeLessThan(200);
+});
+
 test('each class has the code that its name says', () => {
   const codes = [ShapeError, DtypeError, DisposedError, NativeError, MemoryError, UsageError].map(
     (Class) => new Class('').code,

@@ -197,7 +197,12 @@ export function addExportCommands(
       checkIsExport(folder);
       if (verify) await verifyFiles(folder, { signal: interruptSignal() });
       const report = inspectExport(folder);
-      process.stdout.write(json ? `${JSON.stringify(report, null, 2)}\n` : formatReport(report));
+      const files = Object.keys(report.manifest.files).length;
+      const verified = verify ? `${files} files, all as they were exported\n` : '';
+      const asJson = { ...report, ...(verify && { verified: true }) };
+      process.stdout.write(
+        json ? `${JSON.stringify(asJson, null, 2)}\n` : formatReport(report) + verified,
+      );
     });
 
   addRunExportCommand(program);

@@ -85,7 +85,9 @@ describe('whisper inspect', () => {
   it('--verify: holds all files against their checksums', async () => {
     const damaged = join(folder, 'damaged');
     await exportModel(damaged, tinyForExport().description);
-    expect(whisper('inspect', '--verify', 'damaged')).toMatchObject({ code: 0, err: '' });
+    const verified = whisper('inspect', '--verify', 'damaged');
+    expect(verified).toMatchObject({ code: 0, err: '' });
+    expect(verified.out).toMatch(/\d+ files, all as they were exported\n$/);
     const weights = readFileSync(join(damaged, 'weights.safetensors'));
     weights[weights.length - 1] ^= 1;
     writeFileSync(join(damaged, 'weights.safetensors'), weights);
