@@ -57,6 +57,28 @@ export class LayerNorm extends Module {
   }
 }
 
+/** x / √(mean(x²) + eps) · weight over the last axis (Zhang and Sennrich 2019), computed in float32. */
+export class RmsNorm extends Module {
+  weight: MxArray;
+  readonly eps: number;
+
+  constructor(size: number, eps = 1e-5) {
+    super();
+    this.weight = parameter(size);
+    this.eps = eps;
+  }
+
+  forward(x: MxArray): MxArray {
+    return mx.rmsNorm(x, this.weight, this.eps);
+  }
+
+  /** A residual connection and the norm that follows it: [x + added, forward(x + added)]. */
+  forwardSum(x: MxArray, added: MxArray): [sum: MxArray, normed: MxArray] {
+    const [sum, normed] = mx.addRmsNorm(added, x, this.weight, this.eps);
+    return [sum, normed];
+  }
+}
+
 export interface Conv1dOptions {
   stride?: number;
   padding?: number;

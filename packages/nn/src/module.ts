@@ -26,6 +26,24 @@ function collect(value: unknown, prefix: string, slots: ParameterSlot[]): void {
   }
 }
 
+/** A module of the tree and where it is held. */
+export interface ModuleSlot {
+  name: string;
+  module: Module;
+  owner: Record<string, unknown>;
+  key: string;
+}
+
+function collectModules(value: unknown, prefix: string, slots: ModuleSlot[]): void {
+  for (const [key, child] of childrenOf(value)) {
+    const name = prefix ? `${prefix}.${key}` : key;
+    if (child instanceof Module) {
+      slots.push({ name, module: child, owner: value as Record<string, unknown>, key });
+    }
+    collectModules(child, name, slots);
+  }
+}
+
 /**
  * The base of layers and networks. Every field that is an MxArray is a parameter; fields that are
  * modules, or arrays of modules, are part of the tree. A parameter is made with its shape (as lazy
@@ -39,6 +57,13 @@ export class Module {
     return slots;
   }
 
+  /** All modules below this one, each before its own. */
+  moduleSlots(): ModuleSlot[] {
+    const slots: ModuleSlot[] = [];
+    collectModules(this, '', slots);
+    return slots;
+  }
+
   /** All parameters by dotted name. */
   parameters(): Map<string, MxArray> {
     return new Map(
@@ -47,8 +72,8 @@ export class Module {
   }
 
   /**
-   * Takes all parameters from a checkpoint, converted to `dtype` when one is given. The tensors
-   * belong to the module afterwards.
+   * Takes all parameters from a checkpoint, floating-point ones converted to `dtype` when one is given.
+   * The tensors belong to the module afterwards.
    *
    * @throws CheckpointError that counts missing, surplus and mis-shaped tensors and names the first of
    *   each; nothing is loaded
@@ -59,7 +84,7 @@ export class Module {
     for (const { name, owner, key } of slots) {
       const declared = owner[key] as MxArray;
       const stored = tensors.get(name)!;
-      owner[key] = convert(stored, options.dtype);
+      owner[key] = isFloating(declared) ? convert(stored, options.dtype) : stored;
       declared.dispose();
     }
   }
@@ -81,9 +106,13 @@ function convert(tensor: MxArray, dtype: Dtype | undefined): MxArray {
   return converted;
 }
 
-/** Parameters are numbers to multiply with: integers in their place are packed or mistaken ones. */
 function isFloating({ dtype }: MxArray): boolean {
   return /^b?float/.test(dtype);
+}
+
+/** Numbers to multiply with are of any floating-point dtype, packed ones of just theirs. */
+function fitsKind(tensor: MxArray, declared: MxArray): boolean {
+  return isFloating(declared) ? isFloating(tensor) : tensor.dtype === declared.dtype;
 }
 
 function sameShape(a: readonly number[], b: readonly number[]): boolean {
@@ -102,23 +131,24 @@ function checkTensors(
 ): void {
   const missing: string[] = [];
   const misshaped: string[] = [];
-  const integers: string[] = [];
+  const otherwise: string[] = [];
   const known = new Set<string>();
   for (const { name, owner, key } of slots) {
     known.add(name);
     const tensor = tensors.get(name);
-    const wanted = (owner[key] as MxArray).shape;
+    const declared = owner[key] as MxArray;
     if (!tensor) missing.push(name);
-    else if (!sameShape(tensor.shape, wanted)) {
-      misshaped.push(`${name} [${tensor.shape.join(', ')}] instead of [${wanted.join(', ')}]`);
-    } else if (!isFloating(tensor)) integers.push(`${name} (${tensor.dtype})`);
+    else if (!sameShape(tensor.shape, declared.shape)) {
+      const [found, wanted] = [tensor.shape.join(', '), declared.shape.join(', ')];
+      misshaped.push(`${name} [${found}] instead of [${wanted}]`);
+    } else if (!fitsKind(tensor, declared)) otherwise.push(`${name} (${tensor.dtype})`);
   }
   const surplus = [...tensors.keys()].filter((name) => !known.has(name));
   const problems = [
     ...(missing.length > 0 ? [listed('missing', missing)] : []),
     ...(surplus.length > 0 ? [listed('surplus', surplus)] : []),
     ...(misshaped.length > 0 ? [listed('of another shape', misshaped)] : []),
-    ...(integers.length > 0 ? [listed('not floating-point', integers)] : []),
+    ...(otherwise.length > 0 ? [listed('of another kind', otherwise)] : []),
   ];
   if (problems.length > 0) {
     throw new CheckpointError(
@@ -130,4 +160,9 @@ function checkTensors(
 /** A parameter of a given shape, to be filled by `load`. */
 export function parameter(...shape: number[]): MxArray {
   return mx.zeros(shape);
+}
+
+/** A parameter of packed numbers, which stays what the checkpoint holds. */
+export function packedParameter(dtype: Dtype, ...shape: number[]): MxArray {
+  return mx.zeros(shape, dtype);
 }

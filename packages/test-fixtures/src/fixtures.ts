@@ -10,6 +10,8 @@ const SPEECH = fileURLToPath(new URL('../speech/', import.meta.url));
 /** JSON fixtures by file name, with the type of their content. */
 export interface JsonFixtures {
   'real_whisper_base.json': TranscriptionFixture;
+  'tokenizer_gemma3.json': TokenizerFixture;
+  'tokenizer_smollm2.json': TokenizerFixture;
   'tokenizer_whisper.json': TokenizerFixture;
 }
 

@@ -1,3 +1,14 @@
 export { byteLevelBytes } from './byte-level.js';
+export {
+  ChatTemplate,
+  type ChatMessage,
+  type ChatTemplateOptions,
+  type ContentPart,
+  type TemplateTokens,
+} from './chat-template.js';
+export type { GgufMetadata } from './gguf-tokenizer.js';
 export { IncrementalDecoder, type DecodeOptions } from './incremental-decoder.js';
-export { loadTokenizer, Tokenizer, type EncodeOptions } from './tokenizer.js';
+export { ggufChatTemplate, loadChatTemplate } from './load-chat-template.js';
+export { loadTokenizer } from './load-tokenizer.js';
+export type { SpecialTokens } from './special-tokens.js';
+export { Tokenizer, type EncodeOptions } from './tokenizer.js';

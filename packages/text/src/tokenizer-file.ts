@@ -19,7 +19,13 @@ export interface TokenizerFile {
   pre_tokenizer: Component | null;
   post_processor: Component | null;
   decoder: Component | null;
-  model: { type?: string; vocab: Record<string, number> | [string, number][]; merges?: unknown };
+  model: {
+    type?: string;
+    vocab: Record<string, number> | [string, number][];
+    merges?: unknown;
+    /** By id, in place of merges: see scored-bpe.ts. No file has them; other formats become such a model. */
+    scores?: ArrayLike<number>;
+  };
 }
 
 const COMPONENTS = ['normalizer', 'pre_tokenizer', 'post_processor', 'decoder'] as const;

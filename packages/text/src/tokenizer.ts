@@ -1,8 +1,9 @@
-import { checkRegularFile, CheckpointError, printable, systemReason } from '@mlx-runners/mlx-core';
-import { readFile, stat } from 'node:fs/promises';
-import { join } from 'node:path';
+import { CheckpointError } from '@mlx-runners/mlx-core/errors';
+import { ggufTokenizerJson, type GgufMetadata } from './gguf-tokenizer.js';
 import { IncrementalDecoder, type DecodeOptions } from './incremental-decoder.js';
 import { withRustSplitting, type Component } from './pre-tokenizer-parity.js';
+import { scoredBpe } from './scored-bpe.js';
+import type { SpecialTokens } from './special-tokens.js';
 import { createTokenDecoder } from './token-decoders.js';
 import { checkedTokenizerFile, isId, type TokenizerFile } from './tokenizer-file.js';
 import { LibraryTokenizer } from './tokenizers-library.js';
@@ -22,6 +23,8 @@ export interface EncodeOptions {
 export class Tokenizer {
   /** Ids of the added tokens marked special. */
   readonly specialIds: ReadonlySet<number>;
+  /** Ids of the tokens that begin and end texts and turns, as far as the files name them. */
+  readonly specialTokens: Readonly<SpecialTokens>;
   /** How many tokens there are, added ones included; a model's logits may have more columns. */
   readonly vocabSize: number;
   /** The file's `decoder`, for IncrementalDecoder. */
@@ -29,9 +32,15 @@ export class Tokenizer {
   private readonly library: LibraryTokenizer;
   private readonly source: string;
 
-  private constructor(library: LibraryTokenizer, file: TokenizerFile, source: string) {
+  private constructor(
+    library: LibraryTokenizer,
+    file: TokenizerFile,
+    source: string,
+    specialTokens: SpecialTokens,
+  ) {
     this.library = library;
     this.source = source;
+    this.specialTokens = specialTokens;
     this.decoderConfig = file.decoder;
     this.vocabSize = library.model.tokens_to_ids.size;
     this.specialIds = new Set(file.added_tokens.filter((t) => t.special).map((t) => t.id));
@@ -40,15 +49,32 @@ export class Tokenizer {
   /**
    * @param json the parsed content of a tokenizer.json
    * @param source what messages call it
+   * @param specialTokens which the file itself doesn't tell
    * @throws CheckpointError when it is not one, or uses a component that is not supported
    */
-  static fromJson(json: unknown, source = 'tokenizer.json'): Tokenizer {
+  static fromJson(
+    json: unknown,
+    source = 'tokenizer.json',
+    specialTokens: SpecialTokens = {},
+  ): Tokenizer {
     const file = checkedTokenizerFile(json, source);
     checkDecoder(file.decoder, source);
-    const tokenizer = new Tokenizer(usableLibrary(file, source), file, source);
+    const tokenizer = new Tokenizer(usableLibrary(file, source), file, source, specialTokens);
     // What the post-processor adds has to be in the vocabulary, too.
     tokenizer.encode('', { addSpecialTokens: true });
     return tokenizer;
+  }
+
+  /**
+   * The tokenizer of a GGUF file: byte-level BPE or SentencePiece BPE.
+   *
+   * @param metadata as `mx.loadGguf` gives them
+   * @param source what messages call the file
+   * @throws CheckpointError when there is no tokenizer, or it is of a kind that is not supported
+   */
+  static fromGguf(metadata: GgufMetadata, source = 'The GGUF file'): Tokenizer {
+    const { json, specialTokens } = ggufTokenizerJson(metadata, source);
+    return Tokenizer.fromJson(json, source, specialTokens);
   }
 
   /**
@@ -93,34 +119,6 @@ export class Tokenizer {
   }
 }
 
-/**
- * Reads a tokenizer.json.
- *
- * @param path the file, or the folder that holds it
- * @throws CheckpointError when there is none, or it can't be used
- */
-export async function loadTokenizer(path: string): Promise<Tokenizer> {
-  const isFolder = (await stat(path).catch(() => undefined))?.isDirectory() ?? false;
-  const file = isFolder ? join(path, 'tokenizer.json') : path;
-  let text: string;
-  try {
-    checkRegularFile(file);
-    text = await readFile(file, 'utf8');
-  } catch (cause) {
-    if (cause instanceof CheckpointError) throw cause;
-    throw new CheckpointError(`${file} can't be read: ${systemReason(cause)}.`, { cause });
-  }
-  let json: unknown;
-  try {
-    json = JSON.parse(text);
-  } catch (cause) {
-    throw new CheckpointError(`${file} is not JSON: ${printable((cause as Error).message)}`, {
-      cause,
-    });
-  }
-  return Tokenizer.fromJson(json, file);
-}
-
 function checkDecoder(decoder: Component | null, source: string): void {
   try {
     createTokenDecoder(decoder);
@@ -154,5 +152,8 @@ function usableLibrary(file: TokenizerFile, source: string): LibraryTokenizer {
 
 function newLibrary(file: TokenizerFile): LibraryTokenizer {
   const preTokenizer = file.pre_tokenizer && withRustSplitting(file.pre_tokenizer);
-  return new LibraryTokenizer({ ...file, pre_tokenizer: preTokenizer, decoder: null }, {});
+  const library = new LibraryTokenizer({ ...file, pre_tokenizer: preTokenizer, decoder: null }, {});
+  const { scores } = file.model;
+  if (scores) library.model.bpe = scoredBpe(library.model.tokens_to_ids, scores);
+  return library;
 }

@@ -6,7 +6,11 @@
 import * as library from '@huggingface/tokenizers';
 
 export interface LibraryTokenizer {
-  readonly model: { readonly tokens_to_ids: ReadonlyMap<string, number> };
+  readonly model: {
+    readonly tokens_to_ids: ReadonlyMap<string, number>;
+    /** Of a BPE model: splits a word into tokens by its merges. */
+    bpe?: (word: string) => string[];
+  };
   encode(text: string, options: { add_special_tokens: boolean }): { ids: number[] };
   token_to_id(token: string): number | undefined;
   id_to_token(id: number): string | undefined;

@@ -1,0 +1,121 @@
+/** Checkpoints of each kind, written here from a golden's weights. */
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { CheckpointError, mx, type MxArray } from '@mlx-runners/mlx-core';
+import { GrowingCache, loadDecoder, readDecoderCheckpoint, type Decoder } from '@mlx-runners/lm';
+import { fixturePath } from '@mlx-runners/test-fixtures';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+
+const { tensors, metadata } = mx.loadSafetensors(fixturePath('tiny_llama_tied.safetensors'));
+const weights = new Map(
+  [...tensors].filter(([name]) => name.startsWith('w.')).map(([name, x]) => [name.slice(2), x]),
+);
+const config = JSON.parse(metadata.config) as Record<string, unknown>;
+const ids = tensors.get('ids')!;
+
+let scratch: string;
+beforeAll(() => {
+  scratch = mkdtempSync(join(tmpdir(), 'lm-checkpoint-'));
+});
+afterAll(() => rmSync(scratch, { recursive: true }));
+
+function folder(
+  name: string,
+  arrays: ReadonlyMap<string, MxArray>,
+  fields: Record<string, unknown> = {},
+): string {
+  const path = join(scratch, name);
+  mkdirSync(path);
+  mx.saveSafetensors(join(path, 'model.safetensors'), arrays);
+  writeFileSync(join(path, 'config.json'), JSON.stringify({ ...config, ...fields }));
+  return path;
+}
+
+/** Logits [1, T, V] of the golden's ids. */
+function logits(decoder: Decoder): MxArray {
+  using cache = new GrowingCache(decoder.layouts);
+  return decoder.forward({ ids, cache }).logits;
+}
+
+function load(path: string): Decoder {
+  return loadDecoder(readDecoderCheckpoint(path));
+}
+
+async function difference(a: MxArray, b: MxArray): Promise<number> {
+  return a.subtract(b).abs().max().divide(b.max().subtract(b.min())).item();
+}
+
+it('reads a folder of Hugging Face', async () => {
+  const decoder = load(folder('plain', weights));
+  const expected = tensors.get('logits')!.reshape([1, ids.shape[1], -1]);
+  expect(await difference(logits(decoder), expected)).toBeLessThan(1e-4);
+});
+
+/** All matrices of linear layers and embeddings, packed, and as what they then stand for. */
+function quantised(
+  formatOf: (name: string) => { bits: number; groupSize: number; mode: 'affine' | 'mxfp4' } | null,
+): { packed: Map<string, MxArray>; unpacked: Map<string, MxArray> } {
+  const [packed, unpacked] = [new Map<string, MxArray>(), new Map<string, MxArray>()];
+  for (const [name, array] of weights) {
+    const layer = name.replace(/\.weight$/, '');
+    const format = array.ndim === 2 ? formatOf(layer) : null;
+    if (!format) {
+      packed.set(name, array);
+      unpacked.set(name, array);
+      continue;
+    }
+    const { bits, groupSize, mode } = format;
+    const [codes, scales, biases] = mx.quantize(array, groupSize, bits, mode);
+    packed.set(name, codes).set(`${layer}.scales`, scales);
+    if (biases) packed.set(`${layer}.biases`, biases);
+    unpacked.set(name, mx.dequantize(codes, scales, biases, groupSize, bits, mode));
+  }
+  return { packed, unpacked };
+}
+
+it.each([
+  ['affine', { group_size: 32, bits: 4 }],
+  ['affine', { group_size: 32, bits: 8, mode: 'affine' }],
+  ['mxfp4', { mode: 'mxfp4' }],
+] as const)('reads a folder of MLX with matrices in %s %o', async (mode, quantization) => {
+  const { bits = 4 } = quantization as { bits?: number };
+  const { packed, unpacked } = quantised(() => ({ bits, groupSize: 32, mode }));
+  const name = `${mode}-${bits}`;
+  const ours = load(folder(name, packed, { quantization }));
+  const plain = load(folder(`${name}-plain`, unpacked));
+  expect(await difference(logits(ours), logits(plain))).toBeLessThan(1e-5);
+});
+
+it('takes the format of a layer by its name, and none where it says so', async () => {
+  const formatOf = (layer: string) => {
+    if (layer.endsWith('embed_tokens')) return null;
+    const bits = layer.endsWith('down_proj') ? 8 : 4;
+    return { bits, groupSize: 32, mode: 'affine' as const };
+  };
+  const own = Object.fromEntries(
+    [0, 1, 2].map((i) => [`model.layers.${i}.mlp.down_proj`, { group_size: 32, bits: 8 }]),
+  );
+  const { packed, unpacked } = quantised(formatOf);
+  const quantization = { group_size: 32, bits: 4, 'model.embed_tokens': false, ...own };
+  const ours = load(folder('mixed', packed, { quantization }));
+  const plain = load(folder('mixed-plain', unpacked));
+  expect(await difference(logits(ours), logits(plain))).toBeLessThan(1e-5);
+});
+
+it('refuses what does not fit', () => {
+  const { packed } = quantised(() => ({ bits: 4, groupSize: 32, mode: 'affine' }));
+  const bad = [
+    [folder('without a format', packed), /surplus.*scales/],
+    [folder('odd', packed, { quantization: { group_size: 64, bits: 4 } }), /groups of 64/],
+    [folder('family', weights, { model_type: 'bloom' }), /"bloom", which is not known: llama/],
+    [folder('heads', weights, { num_attention_heads: 5, head_dim: null }), /can't share/],
+    [folder('rope', weights, { rope_parameters: { rope_type: 'yarn' } }), /type "yarn"/],
+    [join(scratch, 'nowhere'), /no such file/],
+    [folder('tied', weights, { tie_word_embeddings: false }), /1 missing: lm_head\.weight/],
+  ] as const;
+  for (const [path, message] of bad) {
+    expect(() => load(path)).toThrow(CheckpointError);
+    expect(() => load(path)).toThrow(message);
+  }
+});
