@@ -13,7 +13,7 @@ import {
   type ProgramHandle,
   type SessionHandle,
 } from './native.js';
-import { adopt } from './scope.js';
+import { adopt, keep } from './scope.js';
 
 export { interned, Kind, opRows } from './call.js';
 export { dtypeNames, dtypeNumber, itemSizes } from './dtype.js';
@@ -122,6 +122,8 @@ export class NativeProgram {
 /** States of its own, and a lane: calls of one session run one after another. */
 export class NativeSession {
   #handle: SessionHandle | undefined;
+  /** Settles, never in error, when the inputs of all calls so far are computed; none when they are. */
+  #computing: Promise<void> | undefined;
 
   /** @internal Use `NativeProgram.session`. */
   constructor(handle: SessionHandle) {
@@ -135,15 +137,33 @@ export class NativeSession {
    */
   async run({ method, inputs, dimensions, signal, profile }: NativeCall): Promise<NativeResult> {
     throwIfAborted(signal);
-    const ids = Float64Array.from(inputs, (array) => array.idFor('an input'));
-    return cancellable(signal, async (token) => {
-      if (!native().areComputed(ids)) await withGarbageCollected(() => native().evaluate(ids));
-      const result = await withGarbageCollected(() =>
-        native().runSession(this.#opened(), method, ids, dimensions, token, profile ?? false),
-      );
-      const outputs = Array.from(result.ids, (id) => adopt(new MxArray(id)));
-      return { outputs, profile: result.profile };
-    });
+    const given = idsOf(inputs);
+    const waits = this.#computing !== undefined || !native().areComputed(given);
+    const held = waits ? inputs.map(alias) : [];
+    const ids = waits ? idsOf(held) : given;
+    try {
+      return await cancellable(signal, async (token) => {
+        if (waits) await this.#compute(ids);
+        const result = await withGarbageCollected(() =>
+          native().runSession(this.#opened(), method, ids, dimensions, token, profile ?? false),
+        );
+        const outputs = Array.from(result.ids, (id) => adopt(new MxArray(id)));
+        return { outputs, profile: result.profile };
+      });
+    } finally {
+      for (const array of held) array.dispose();
+    }
+  }
+
+  /** Computes inputs after those of earlier calls, so that calls run in the order in which they were made. */
+  async #compute(ids: Float64Array): Promise<void> {
+    const earlier = this.#computing;
+    const computed = withGarbageCollected(() => native().evaluate(ids));
+    const settled = Promise.allSettled([earlier, computed]).then(() => undefined);
+    this.#computing = settled;
+    await settled;
+    if (this.#computing === settled) this.#computing = undefined;
+    await computed;
   }
 
   #opened(): SessionHandle {
@@ -156,6 +176,15 @@ export class NativeSession {
     if (this.#handle) native().disposeSession(this.#handle);
     this.#handle = undefined;
   }
+}
+
+function idsOf(arrays: readonly MxArray[]): Float64Array {
+  return Float64Array.from(arrays, (array) => array.idFor('an input'));
+}
+
+/** The same array under another name, which stays when the given one is disposed. */
+function alias(array: MxArray): MxArray {
+  return keep(callOp('astype', [array, array.dtype])[0]);
 }
 
 /** Work of the addon that a signal cancels, with typed errors. */

@@ -1,4 +1,4 @@
-import { mx, ProgramError, type MxArray } from '@mlx-runners/mlx-core';
+import { mx, ProgramError, ShapeError, type MxArray } from '@mlx-runners/mlx-core';
 import { AbortedError, DisposedError } from '@mlx-runners/mlx-core/errors';
 import type { Arrays, Method } from '@mlx-runners/program';
 import { expect, test } from 'vitest';
@@ -81,6 +81,48 @@ test('calls that are made at once run one after another', async () => {
   const calls = Array.from({ length: 50 }, () => session.run('count', {}));
   const counted = await Promise.all(calls.map(async (call) => (await call).outputs.count.item()));
   expect(counted).toEqual(Array.from({ length: 50 }, (_, i) => i + 1));
+});
+
+test('inputs that are yet to be computed keep the order, and may be disposed at once', async () => {
+  const last: Method = {
+    inputs: { x: { dtype: 'float32', shape: [2] } },
+    states: { kept: { dtype: 'float32', shape: [2] } },
+    run: ({ x }, _, states) => {
+      const before = states.kept.multiply(1);
+      states.kept = x.multiply(1);
+      return { before };
+    },
+  };
+  const read: Method = {
+    inputs: {},
+    states: { kept: { dtype: 'float32', shape: [2] } },
+    run: (_, __, states) => ({ now: states.kept.multiply(1) }),
+  };
+  const session = (await loaded({ last, read })).session();
+  const computed = mx.array([5, 6]);
+  await mx.eval(computed);
+  const calls = [1, 2, 3, 4].map((i) => {
+    const x =
+      i % 2
+        ? normal(i, [300, 300])
+            .matmul(normal(9, [300, 2]))
+            .sum(0)
+        : computed.add(0);
+    if (i === 4) mx.evalSync(x);
+    const call = session.run('last', { x });
+    x.dispose();
+    return call;
+  });
+  const before = await Promise.all(calls.map(async (call) => numbers((await call).outputs.before)));
+  expect(before[0]).toEqual([0, 0]);
+  expect(before[2]).toEqual([5, 6]);
+  expect(new Set(before.map(String)).size).toBe(4);
+  const { outputs } = await session.run('last', { x: computed });
+  expect(await numbers(outputs.before)).toEqual([5, 6]);
+  const failing = session.run('last', { x: mx.array([1, 2, 3]).add(1) });
+  await expect(failing).rejects.toThrow(ShapeError);
+  void session.run('last', { x: mx.array([1, 2]).add(1) });
+  expect(await numbers((await session.run('read', {})).outputs.now)).toEqual([2, 3]);
 });
 
 test('a cache is written step by step, and read as far as it is written', async () => {
