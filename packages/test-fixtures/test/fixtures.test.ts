@@ -11,7 +11,7 @@ import {
 import { expect, test } from 'vitest';
 
 test('names can be narrowed by a prefix', () => {
-  expect(fixtureNames('tiny_')).toEqual([
+  expect(fixtureNames('tiny_whisper_')).toEqual([
     'tiny_whisper_128_ctx200.safetensors',
     'tiny_whisper_80.safetensors',
   ]);
