@@ -43,7 +43,13 @@ beforeAll(async () => {
 test('bundled as an ES module it has nothing of command lines in it', () => {
   const packages = modules.map((id) => /node_modules\/((@[^/]+\/)?[^/]+)/.exec(id)?.[1]);
   const used = [...new Set(packages.filter((name) => name !== undefined))].sort();
-  expect(used).toEqual(['@huggingface/tokenizers', 'fflate', 'wavefile', 'zod']);
+  expect(used).toEqual([
+    '@huggingface/jinja',
+    '@huggingface/tokenizers',
+    'fflate',
+    'wavefile',
+    'zod',
+  ]);
   expect(readFileSync(bundle, 'utf8')).not.toContain(workspaceRoot);
 });
 
