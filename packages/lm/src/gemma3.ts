@@ -8,20 +8,14 @@
  * Shapes: B sequences, T tokens, d width, H heads of size D.
  */
 import { mx, type MxArray } from '@mlx-runners/mlx-core';
-import {
-  fitted,
-  Linear,
-  mergeHeads,
-  Module,
-  RmsNorm,
-  splitHeads,
-  type LinearLayer,
-} from '@mlx-runners/nn';
+import { fitted, Module, RmsNorm } from '@mlx-runners/nn';
 import { z } from 'zod';
 import { headFields, headSizes, size, sizeFields } from './config.js';
 import { Decoder, type DecoderLayer, type Position } from './decoder.js';
+import { GatedMlp } from './gated-mlp.js';
 import type { LayerCache, LayerLayout } from './kv-cache.js';
 import { Rope, ropeFields, ropeParameters, type RopeParameters } from './rope.js';
+import { SelfAttention } from './self-attention.js';
 
 const softcap = z.number().positive().nullish();
 
@@ -90,63 +84,9 @@ function gemmaSizes(json: unknown, source: string): GemmaSizes {
   return { ...config, kvHeads, headSize, layouts, ropes: ropesOf(config, source) };
 }
 
-class Gemma3Attention extends Module {
-  q_proj: LinearLayer;
-  k_proj: LinearLayer;
-  v_proj: LinearLayer;
-  o_proj: LinearLayer;
-  q_norm: RmsNorm;
-  k_norm: RmsNorm;
-  readonly #sizes: GemmaSizes;
-  readonly #rope: Rope;
-
-  constructor(sizes: GemmaSizes, rope: Rope) {
-    super();
-    const { hidden_size: width, num_attention_heads: heads, kvHeads, headSize } = sizes;
-    this.q_proj = new Linear(width, heads * headSize, { bias: false });
-    this.k_proj = new Linear(width, kvHeads * headSize, { bias: false });
-    this.v_proj = new Linear(width, kvHeads * headSize, { bias: false });
-    this.o_proj = new Linear(heads * headSize, width, { bias: false });
-    this.q_norm = new RmsNorm(headSize, sizes.rms_norm_eps);
-    this.k_norm = new RmsNorm(headSize, sizes.rms_norm_eps);
-    this.#sizes = sizes;
-    this.#rope = rope;
-  }
-
-  forward(x: MxArray, position: Position, cache: LayerCache): MxArray {
-    const { num_attention_heads: heads, kvHeads } = this.#sizes;
-    const q = this.q_norm.forward(splitHeads(this.q_proj.forward(x), heads));
-    const k = this.k_norm.forward(splitHeads(this.k_proj.forward(x), kvHeads));
-    const v = splitHeads(this.v_proj.forward(x), kvHeads);
-    const [turnedQ, turnedK] = [q, k].map((each) => this.#rope.forward(each, position));
-    const attended = cache.attend(turnedQ, turnedK, v, {
-      scale: this.#sizes.query_pre_attn_scalar ** -0.5,
-      softcap: this.#sizes.attn_logit_softcapping ?? undefined,
-    });
-    return this.o_proj.forward(mergeHeads(attended));
-  }
-}
-
-class Gemma3Mlp extends Module {
-  gate_proj: LinearLayer;
-  up_proj: LinearLayer;
-  down_proj: LinearLayer;
-
-  constructor({ hidden_size: width, intermediate_size: ffn }: GemmaSizes) {
-    super();
-    this.gate_proj = new Linear(width, ffn, { bias: false });
-    this.up_proj = new Linear(width, ffn, { bias: false });
-    this.down_proj = new Linear(ffn, width, { bias: false });
-  }
-
-  forward(x: MxArray): MxArray {
-    return this.down_proj.forward(mx.geglu(this.gate_proj.forward(x), this.up_proj.forward(x)));
-  }
-}
-
 class Gemma3Layer extends Module implements DecoderLayer {
-  self_attn: Gemma3Attention;
-  mlp: Gemma3Mlp;
+  self_attn: SelfAttention;
+  mlp: GatedMlp;
   input_layernorm: RmsNorm;
   post_attention_layernorm: RmsNorm;
   pre_feedforward_layernorm: RmsNorm;
@@ -155,8 +95,12 @@ class Gemma3Layer extends Module implements DecoderLayer {
   constructor(sizes: GemmaSizes, rope: Rope) {
     super();
     const norm = (): RmsNorm => new RmsNorm(sizes.hidden_size, sizes.rms_norm_eps);
-    this.self_attn = new Gemma3Attention(sizes, rope);
-    this.mlp = new Gemma3Mlp(sizes);
+    this.self_attn = new SelfAttention(sizes, rope, {
+      headNormEps: sizes.rms_norm_eps,
+      scale: sizes.query_pre_attn_scalar ** -0.5,
+      softcap: sizes.attn_logit_softcapping ?? undefined,
+    });
+    this.mlp = new GatedMlp(sizes, (gate, up) => mx.geglu(gate, up));
     this.input_layernorm = norm();
     this.post_attention_layernorm = norm();
     this.pre_feedforward_layernorm = norm();

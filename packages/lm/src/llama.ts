@@ -8,20 +8,14 @@
  * Shapes: B sequences, T tokens, d width, H heads of size D.
  */
 import { mx, type MxArray } from '@mlx-runners/mlx-core';
-import {
-  fitted,
-  Linear,
-  mergeHeads,
-  Module,
-  RmsNorm,
-  splitHeads,
-  type LinearLayer,
-} from '@mlx-runners/nn';
+import { fitted, Module, RmsNorm } from '@mlx-runners/nn';
 import { z } from 'zod';
 import { headFields, headSizes, size, sizeFields, windowFields, windowsOf } from './config.js';
 import { Decoder, type DecoderLayer, type Position } from './decoder.js';
+import { GatedMlp } from './gated-mlp.js';
 import type { LayerCache, LayerLayout } from './kv-cache.js';
 import { Rope, ropeFields, ropeParameters, type RopeParameters } from './rope.js';
+import { SelfAttention } from './self-attention.js';
 
 const schema = z.object({
   ...sizeFields,
@@ -38,7 +32,6 @@ const schema = z.object({
 export interface LlamaSizes extends z.infer<typeof schema> {
   kvHeads: number;
   headSize: number;
-  biases: { qkv: boolean; output: boolean; mlp: boolean };
   rope: RopeParameters;
   layouts: readonly LayerLayout[];
 }
@@ -46,18 +39,13 @@ export interface LlamaSizes extends z.infer<typeof schema> {
 /** @throws CheckpointError naming the fields that are missing or wrong */
 export function llamaSizes(json: unknown, source: string): LlamaSizes {
   const config = fitted(json, schema, source, 'the configuration of a Llama');
-  const { attention_bias, num_hidden_layers } = config;
+  const { num_hidden_layers } = config;
   const [kvHeads, headSize] = headSizes(config, source);
   const windows = windowsOf(config);
   return {
     ...config,
     kvHeads,
     headSize,
-    biases: {
-      qkv: attention_bias || config.model_type === 'qwen2',
-      output: attention_bias,
-      mlp: config.mlp_bias,
-    },
     rope: ropeParameters(config, source),
     layouts: Array.from({ length: num_hidden_layers }, (_, i) => ({
       kvHeads,
@@ -67,59 +55,9 @@ export function llamaSizes(json: unknown, source: string): LlamaSizes {
   };
 }
 
-class LlamaAttention extends Module implements SelfAttention {
-  q_proj: LinearLayer;
-  k_proj: LinearLayer;
-  v_proj: LinearLayer;
-  o_proj: LinearLayer;
-  readonly #sizes: LlamaSizes;
-  readonly #rope: Rope;
-
-  constructor(sizes: LlamaSizes, rope: Rope) {
-    super();
-    const { hidden_size: width, num_attention_heads: heads, kvHeads, headSize, biases } = sizes;
-    this.q_proj = new Linear(width, heads * headSize, { bias: biases.qkv });
-    this.k_proj = new Linear(width, kvHeads * headSize, { bias: biases.qkv });
-    this.v_proj = new Linear(width, kvHeads * headSize, { bias: biases.qkv });
-    this.o_proj = new Linear(heads * headSize, width, { bias: biases.output });
-    this.#sizes = sizes;
-    this.#rope = rope;
-  }
-
-  forward(x: MxArray, position: Position, cache: LayerCache): MxArray {
-    const { num_attention_heads: heads, kvHeads, headSize } = this.#sizes;
-    const q = this.#rope.forward(splitHeads(this.q_proj.forward(x), heads), position);
-    const k = this.#rope.forward(splitHeads(this.k_proj.forward(x), kvHeads), position);
-    const v = splitHeads(this.v_proj.forward(x), kvHeads);
-    return this.o_proj.forward(mergeHeads(cache.attend(q, k, v, { scale: headSize ** -0.5 })));
-  }
-}
-
-export class LlamaMlp extends Module {
-  gate_proj: LinearLayer;
-  up_proj: LinearLayer;
-  down_proj: LinearLayer;
-
-  constructor({ hidden_size: width, intermediate_size: ffn, biases }: LlamaSizes) {
-    super();
-    this.gate_proj = new Linear(width, ffn, { bias: biases.mlp });
-    this.up_proj = new Linear(width, ffn, { bias: biases.mlp });
-    this.down_proj = new Linear(ffn, width, { bias: biases.mlp });
-  }
-
-  forward(x: MxArray): MxArray {
-    return this.down_proj.forward(mx.swiglu(this.gate_proj.forward(x), this.up_proj.forward(x)));
-  }
-}
-
-export interface SelfAttention extends Module {
-  /** x [B, T, d] → [B, T, d] */
-  forward(x: MxArray, position: Position, cache: LayerCache): MxArray;
-}
-
 export class LlamaLayer extends Module implements DecoderLayer {
   self_attn: SelfAttention;
-  mlp: LlamaMlp;
+  mlp: GatedMlp;
   input_layernorm: RmsNorm;
   post_attention_layernorm: RmsNorm;
 
@@ -127,7 +65,7 @@ export class LlamaLayer extends Module implements DecoderLayer {
     super();
     const { hidden_size, rms_norm_eps } = sizes;
     this.self_attn = attention;
-    this.mlp = new LlamaMlp(sizes);
+    this.mlp = new GatedMlp(sizes, (gate, up) => mx.swiglu(gate, up), { bias: sizes.mlp_bias });
     this.input_layernorm = new RmsNorm(hidden_size, rms_norm_eps);
     this.post_attention_layernorm = new RmsNorm(hidden_size, rms_norm_eps);
   }
@@ -146,9 +84,12 @@ export class Llama extends Decoder {
    */
   constructor(json: unknown, source = 'config.json') {
     const sizes = llamaSizes(json, source);
-    const { headSize, rope_traditional: traditional } = sizes;
+    const { headSize, rope_traditional: traditional, attention_bias: outputBias } = sizes;
     const rope = new Rope(sizes.rope, { size: headSize, traditional });
-    const layers = sizes.layouts.map(() => new LlamaLayer(sizes, new LlamaAttention(sizes, rope)));
+    const biases = outputBias || sizes.model_type === 'qwen2';
+    const layers = sizes.layouts.map(
+      () => new LlamaLayer(sizes, new SelfAttention(sizes, rope, { biases, outputBias })),
+    );
     super(sizes, layers, sizes.layouts, [rope]);
   }
 }
