@@ -5,8 +5,8 @@ import { ProgramError, quoted } from '@mlx-runners/mlx-core/errors';
 import { opRows } from '@mlx-runners/mlx-core/program';
 import { z } from 'zod';
 import type { Finding } from './check-export.js';
-import { readExport } from './read-export.js';
-import type { Manifest, ProgramFile, TraceFile } from './format.js';
+import type { ReadExport } from './read-export.js';
+import { slotsRead, type Manifest, type ProgramFile, type TraceFile } from './format.js';
 
 const count = z.int('must be a whole number').nonnegative('must not be negative').optional();
 
@@ -40,8 +40,11 @@ export type TraceBudget = z.infer<typeof traceBudget>;
 /**
  * @throws ProgramError for budgets that can't be meant: of methods, traces or ops that there are not
  */
-export function checkBudgets(folder: string, budgets: ExportBudgets): Finding[] {
-  const { manifest, programs } = readExport(folder);
+export function checkBudgets(
+  folder: string,
+  { manifest, programs }: ReadExport,
+  budgets: ExportBudgets,
+): Finding[] {
   checkNames(programs, budgets);
   const dtypes = constantDtypes(folder, manifest);
   const total = Object.values(manifest.files).reduce((sum, { bytes }) => sum + bytes, 0);
@@ -108,11 +111,7 @@ function upcasts(
   for (const { slot, name } of trace.constants) dtypes.set(slot, constants.get(name)!);
   let count = 0;
   for (const { op, args, results } of trace.instructions) {
-    const read = args.flatMap((arg) => {
-      if (typeof arg !== 'object' || arg === null) return [];
-      return 'slot' in arg ? [arg.slot] : 'slots' in arg ? arg.slots : [];
-    });
-    const narrow = read.some((slot) => halves.has(dtypes.get(slot)!));
+    const narrow = slotsRead(args).some((slot) => halves.has(dtypes.get(slot)!));
     if (op !== 'astype' && narrow && results.some(({ dtype }) => dtype === 'float32')) count++;
     for (const { slot, dtype } of results) dtypes.set(slot, dtype);
   }

@@ -8,12 +8,12 @@ import { z } from 'zod';
 import { checkBudgets, exportBudgetsSchema, type ExportBudgets } from './check-budgets.js';
 import { checkRounding } from './check-quantisation.js';
 import { checkResults } from './check-results.js';
+import { modelOf } from './exported-model.js';
 import { sha256 } from './files.js';
 import type { Manifest } from './format.js';
-import { inspectExport } from './inspect.js';
 import type { Arrays, Method } from './method.js';
 import { abortSignal } from './option-schemas.js';
-import { verifyFiles } from './read-export.js';
+import { readExport, verifyFiles, type ReadExport } from './read-export.js';
 
 export interface ExportCall {
   method: string;
@@ -94,25 +94,28 @@ export interface Finding {
  */
 export async function checkExport(folder: string, given: CheckOptions): Promise<Finding[]> {
   const options: CheckOptions = checkOptions('checkExport()', optionsSchema, given);
-  let manifest: Manifest;
+  let read: ReadExport;
   try {
     await verifyFiles(folder, { signal: options.signal });
-    ({ manifest } = inspectExport(folder));
+    read = readExport(folder);
+    // Refuses what the interpreter would refuse.
+    modelOf(folder, read).dispose();
   } catch (error) {
     if (!(error instanceof MlxRunnersError) || error instanceof AbortedError) throw error;
     return [{ what: 'files', ok: false, found: error.message }];
   }
+  const { manifest } = read;
   const findings = [
     { what: 'files', ok: true, found: 'as exported' },
     checkMethods(manifest, options.methods),
-    ...checkBudgets(folder, options.budgets ?? {}),
+    ...checkBudgets(folder, read, options.budgets ?? {}),
     checkConstants(manifest, options.constants ?? []),
     checkDuplicates(folder, manifest),
     ...(await checkRounding(folder, manifest, options.model)),
   ];
   const known = Object.entries(options.methods).filter(([name]) => name in manifest.methods);
   const methods = Object.fromEntries(known);
-  return [...findings, ...(await checkResults(folder, { ...options, methods }))];
+  return [...findings, ...(await checkResults(folder, manifest, { ...options, methods }))];
 }
 
 function checkMethods(manifest: Manifest, methods: CheckOptions['methods']): Finding {

@@ -3,8 +3,8 @@ import { mx, type Dtype, type MxArray } from '@mlx-runners/mlx-core';
 import { AbortedError, MlxRunnersError, throwIfAborted } from '@mlx-runners/mlx-core/errors';
 import type { CheckOptions, ExportCall, Finding, RunExport } from './check-export.js';
 import { loadExport } from './exported-model.js';
+import type { Manifest } from './format.js';
 import { tracesOf, type Arrays, type Method } from './method.js';
-import { readExport } from './read-export.js';
 import { untracedSize } from './sampling.js';
 import { evaluateSize, type Sizes } from './sizes.js';
 
@@ -28,9 +28,12 @@ interface Step extends ExportCall {
  * Calls every trace of every method, in their order, twice in one session, at sizes that were not traced, and
  * compares all outputs with those of the eager model, whose states are carried along.
  */
-export async function checkResults(folder: string, options: CheckOptions): Promise<Finding[]> {
+export async function checkResults(
+  folder: string,
+  { dtype }: Manifest,
+  options: CheckOptions,
+): Promise<Finding[]> {
   const { methods, run = runHere, signal } = options;
-  const { dtype } = readExport(folder).manifest;
   const tolerance = options.tolerance ?? tolerances[dtype] ?? defaultTolerance;
   const steps = sequenceOf(methods);
   let actual: readonly Arrays[];

@@ -7,7 +7,7 @@ import { z } from 'zod';
 import { checkDescription, type ExportDescription } from './description.js';
 import { DraftFiles } from './draft-files.js';
 import { originOf, type ExportOptions } from './export-model.js';
-import type { Manifest, ProgramFile, TraceFile } from './format.js';
+import { slotsRead, type Manifest, type ProgramFile, type TraceFile } from './format.js';
 import type { LoweredMethod } from './lowered-method.js';
 import { mlxfnName, type MlxfnManifest, type MlxfnMethod } from './mlxfn-format.js';
 import { sizesOfMethods } from './mlxfn-sizes.js';
@@ -142,13 +142,7 @@ function readsState({ states, instructions, outputs }: TraceFile, name: string):
   const read = [
     ...outputs.map((output) => output.slot),
     ...states.flatMap((state) => (state.name === name ? [] : [state.next])),
-    ...instructions.flatMap(({ args }) => args.flatMap(slotsOf)),
+    ...instructions.flatMap(({ args }) => slotsRead(args)),
   ];
   return read.includes(slot);
-}
-
-function slotsOf(arg: TraceFile['instructions'][number]['args'][number]): readonly number[] {
-  if (typeof arg !== 'object' || arg === null) return [];
-  if ('slot' in arg) return [arg.slot];
-  return 'slots' in arg ? arg.slots : [];
 }

@@ -151,6 +151,15 @@ export type TraceFile = z.output<typeof traceFile>;
 export type ProgramFile = z.output<typeof programFile>;
 export type Manifest = z.output<typeof manifestFile>;
 
+/** The slots that an instruction reads, in order. */
+export function slotsRead(args: readonly ArgumentFile[]): number[] {
+  return args.flatMap((arg) => {
+    if (typeof arg !== 'object' || arg === null) return [];
+    if ('slot' in arg) return [arg.slot];
+    return 'slots' in arg ? arg.slots : [];
+  });
+}
+
 function isShallow(tree: Size, depth: number): boolean {
   if (typeof tree !== 'object') return true;
   return depth > 0 && isShallow(tree[1], depth - 1) && isShallow(tree[2], depth - 1);

@@ -76,6 +76,11 @@ export function nextValue({ types }: Graph): number {
   return next;
 }
 
+/** The value that an argument names; undefined when it is no array. */
+export function operand(arg: Argument | undefined): number | undefined {
+  return typeof arg === 'object' && arg !== null && 'array' in arg ? arg.array : undefined;
+}
+
 /** The values that an instruction reads, in order. */
 export function operands({ args }: Pick<Instruction, 'args'>): number[] {
   return args.flatMap((arg) => {

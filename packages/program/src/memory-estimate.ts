@@ -3,7 +3,7 @@
  * instructions of one chunk allocate is freed when the chunk is done, unless a result takes it over.
  */
 import { itemSizes } from '@mlx-runners/mlx-core/program';
-import type { ArgumentFile, TraceFile } from './format.js';
+import { slotsRead, type TraceFile } from './format.js';
 import { evaluateSize, type Sizes } from './sizes.js';
 
 // As in native/program/session.cpp.
@@ -36,14 +36,6 @@ interface Buffer {
   /** The instruction that reads it last. */
   lastUse: number;
   temporary: boolean;
-}
-
-function slotsRead(args: readonly ArgumentFile[]): number[] {
-  return args.flatMap((arg) => {
-    if (typeof arg !== 'object' || arg === null) return [];
-    if ('slot' in arg) return [arg.slot];
-    return 'slots' in arg ? arg.slots : [];
-  });
 }
 
 /** The most bytes that temporary arrays of a trace take at once, outputs included. */

@@ -6,20 +6,13 @@ import {
   inspectExport,
   type CheckOptions,
   type Finding,
-  type Method,
 } from '@mlx-runners/program';
 import { expect, test } from 'vitest';
 import { editManifest, rehash } from './edits.js';
-import { cachedAttention, exported, normal } from './models.js';
+import { cachedAttention, exported, linearRows, normal } from './models.js';
 
-const weight = normal(1, [4, 4]);
-const parameters = { weight };
-
-const method: Method = {
-  dimensions: { T: { min: 1, max: 20 } },
-  inputs: { x: { dtype: 'float32', shape: ['T', 4] } },
-  run: ({ x }) => ({ y: mx.linear(x, weight).add(x) }),
-};
+const { method, parameters } = linearRows;
+const { weight } = parameters;
 
 const options: CheckOptions = { methods: { run: method } };
 

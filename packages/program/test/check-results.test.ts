@@ -12,16 +12,10 @@ import {
 } from '@mlx-runners/program';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { cachedAttention, exported, normal, scratchFolder } from './models.js';
+import { cachedAttention, exported, linearRows, normal, scratchFolder } from './models.js';
 
-const weight = normal(1, [4, 4]);
-const parameters = { weight };
-
-const method: Method = {
-  dimensions: { T: { min: 1, max: 20 } },
-  inputs: { x: { dtype: 'float32', shape: ['T', 4] } },
-  run: ({ x }) => ({ y: mx.linear(x, weight).add(x) }),
-};
+const { method, parameters } = linearRows;
+const { weight } = parameters;
 
 const withRun = (run: Method['run']): Method => ({ ...method, run });
 

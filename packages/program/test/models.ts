@@ -49,6 +49,18 @@ export async function numbers(array: MxArray): Promise<number[]> {
   return Array.from(await array.data(), Number);
 }
 
+const square = normal(1, [4, 4]);
+
+/** A linear layer and its residual, over rows x [T, 4]. */
+export const linearRows: { method: Method; parameters: { weight: MxArray } } = {
+  method: {
+    dimensions: { T: { min: 1, max: 20 } },
+    inputs: { x: { dtype: 'float32', shape: ['T', 4] } },
+    run: ({ x }) => ({ y: mx.linear(x, square).add(x) }),
+  },
+  parameters: { weight: square },
+};
+
 const [width, heads, capacity] = [8, 2, 16];
 
 /** One layer of attention over a cache of 16 positions, written at `past`. */

@@ -1,6 +1,7 @@
 /** What is done to each part of a cut is done before it, once. */
 import {
   nextValue,
+  operand,
   operands,
   type Argument,
   type ArrayType,
@@ -79,7 +80,7 @@ function hoistedReshape(
   views: readonly Instruction[],
   { types }: Graph,
 ): Hoisted | undefined {
-  const whole = types.get(valueOf(split.args[0]))!;
+  const whole = types.get(operand(split.args[0])!)!;
   const lead = whole.shape.slice(0, -1);
   if (split.args[2] !== lead.length) return undefined;
   const shapes = views.map(({ results }) => types.get(results[0])!.shape);
@@ -106,7 +107,7 @@ function hoistedTranspose(
   const [, axes] = views[0].args;
   if (typeof axes !== 'object' || axes === null || !('list' in axes)) return undefined;
   const same = views.every(({ args }) => JSON.stringify(args[1]) === JSON.stringify(axes));
-  const { shape } = types.get(valueOf(split.args[0]))!;
+  const { shape } = types.get(operand(split.args[0])!)!;
   const fromStart = (at: unknown): number => Number(at) + (Number(at) < 0 ? shape.length : 0);
   const from = axes.list.map(fromStart);
   const axis = from.indexOf(fromStart(split.args[2]));
@@ -122,7 +123,7 @@ function withHoisted(
   views: readonly Instruction[],
   { args, shape, axis, indices }: Hoisted,
 ): Graph {
-  const { dtype } = graph.types.get(valueOf(split.args[0]))!;
+  const { dtype } = graph.types.get(operand(split.args[0])!)!;
   const value = nextValue(graph);
   const types = new Map<number, ArrayType>(graph.types).set(value, { dtype, shape });
   const { op, source } = views[0];
@@ -157,8 +158,4 @@ function indicesOf(widths: readonly number[]): number[] {
   return widths
     .slice(0, -1)
     .map((_, i) => widths.slice(0, i + 1).reduce((sum, width) => sum + width, 0));
-}
-
-function valueOf(arg: Argument): number {
-  return (arg as { array: number }).array;
 }

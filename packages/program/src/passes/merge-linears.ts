@@ -2,6 +2,7 @@
 import { mx, type MxArray } from '@mlx-runners/mlx-core';
 import {
   nextValue,
+  operand,
   operands,
   type Argument,
   type ArrayType,
@@ -63,7 +64,7 @@ function memberOf(
   constants: ReadonlySet<number>,
 ): Member | undefined {
   if (instruction.op !== 'linear') return undefined;
-  const [x, weight, bias] = [0, 1, 2].map((i) => valueOf(instruction.args[i]));
+  const [x, weight, bias] = [0, 1, 2].map((i) => operand(instruction.args[i]));
   if (x === undefined || weight === undefined) return undefined;
   const parts = bias === undefined ? [weight] : [weight, bias];
   const { dtype, shape } = types.get(x)!;
@@ -163,8 +164,4 @@ class Merger {
     this.types.set(this.#next, type);
     return this.#next++;
   }
-}
-
-function valueOf(arg: Argument | undefined): number | undefined {
-  return typeof arg === 'object' && arg !== null && 'array' in arg ? arg.array : undefined;
 }

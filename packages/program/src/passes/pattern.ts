@@ -7,7 +7,14 @@
  * not be used elsewhere, since it would have to be computed all the same.
  */
 import type { Dtype } from '@mlx-runners/mlx-core';
-import { operands, type Argument, type ArrayType, type Graph, type Instruction } from '../graph.js';
+import {
+  operand,
+  operands,
+  type Argument,
+  type ArrayType,
+  type Graph,
+  type Instruction,
+} from '../graph.js';
 import type { Size } from '../sizes.js';
 import type { Pass } from './pass.js';
 import { producers } from './replacements.js';
@@ -56,9 +63,8 @@ export class Match {
   }
 
   #type(name: string): ArrayType | undefined {
-    const arg = this.get(name);
-    const isArray = typeof arg === 'object' && arg !== null && 'array' in arg;
-    return isArray ? this.graph.types.get(arg.array) : undefined;
+    const value = operand(this.get(name));
+    return value === undefined ? undefined : this.graph.types.get(value);
   }
 }
 

@@ -1,6 +1,7 @@
 import { mx, type Dtype, type MxArray } from '@mlx-runners/mlx-core';
 import {
   nextValue,
+  operand,
   type Argument,
   type ArrayType,
   type Graph,
@@ -61,20 +62,20 @@ class Rewriter {
 
   /** The constant that a linear layer multiplies with, if it can be quantised. */
   #weightOf({ op, args }: Instruction): number | undefined {
-    const weight = valueOf(args[1]);
+    const weight = operand(args[1]);
     if (op !== 'linear' || weight === undefined || !this.#names.has(weight)) return undefined;
     const { dtype, shape } = this.#types.get(weight)!;
     const inputs = shape[1];
     const fits = typeof inputs === 'number' && inputs > 0 && inputs % this.#groupSize === 0;
     // The result has the dtype of the input.
-    const alike = this.#types.get(valueOf(args[0])!)!.dtype === dtype;
+    const alike = this.#types.get(operand(args[0])!)!.dtype === dtype;
     return fits && alike && floats.has(dtype) ? weight : undefined;
   }
 
   #readOtherwise(instruction: Instruction): number[] {
     const weight = this.#weightOf(instruction);
     return instruction.args.flatMap((arg, i) => {
-      const value = valueOf(arg);
+      const value = operand(arg);
       return value === undefined || (i === 1 && value === weight) ? [] : [value];
     });
   }
@@ -111,7 +112,3 @@ class Rewriter {
 }
 
 const floats: ReadonlySet<Dtype> = new Set(['float32', 'float16', 'bfloat16']);
-
-function valueOf(arg: Argument | undefined): number | undefined {
-  return typeof arg === 'object' && arg !== null && 'array' in arg ? arg.array : undefined;
-}

@@ -5,7 +5,7 @@
  *     y = x · cos(both) + concatenate([−x₂, x₁], -1) · sin(both), where x₁ and x₂ are the halves of x
  */
 import { mx, type Dtype } from '@mlx-runners/mlx-core';
-import type { Argument, Graph, Instruction, NamedValue } from '../graph.js';
+import { operand, type Argument, type Graph, type Instruction, type NamedValue } from '../graph.js';
 import { sameSize, type Size } from '../sizes.js';
 import type { Pass } from './pass.js';
 import { producers } from './replacements.js';
@@ -175,10 +175,6 @@ class RotationFinder {
       dims === Number(pairs) * 2
     );
   }
-}
-
-function operand(arg: Argument | undefined): number | undefined {
-  return typeof arg === 'object' && arg !== null && 'array' in arg ? arg.array : undefined;
 }
 
 function bothOrders({ args }: Instruction): [number | undefined, number | undefined][] {
