@@ -1,7 +1,13 @@
 /** Language models on disk: what all formats come to. */
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { CheckpointError, systemReason, type mx, type MxArray } from '@mlx-runners/mlx-core';
+import {
+  CheckpointError,
+  printable,
+  systemReason,
+  type mx,
+  type MxArray,
+} from '@mlx-runners/mlx-core';
 import {
   fitted,
   packLayers,
@@ -9,12 +15,13 @@ import {
   readJsonFile,
   type Packing,
   type Precision,
-  type QuantizedFormat,
 } from '@mlx-runners/nn';
 import { z } from 'zod';
 import type { Decoder } from './decoder.js';
 import { familyOf } from './families.js';
 import { readGgufCheckpoint } from './gguf-checkpoint.js';
+import { readLlama2cCheckpoint } from './llama2c-checkpoint.js';
+import { formatOf, quantizationSchema } from './quantization-config.js';
 
 export interface DecoderCheckpoint {
   /** The file that errors name. */
@@ -29,68 +36,57 @@ export interface DecoderCheckpoint {
   metadata?: ReturnType<typeof mx.loadGguf>['metadata'];
 }
 
-const format = z.object({
-  group_size: z.int().positive().optional(),
-  bits: z.int().positive().optional(),
-  mode: z.enum(['affine', 'mxfp4', 'nvfp4', 'mxfp8']).default('affine'),
-});
-
-/** mlx-lm's: a format for all layers, and others, or none, for layers by name. */
-const quantization = z.looseObject(format.shape).nullish();
-
-/** What MLX takes where a mode leaves it open. */
-const usualFormats: Record<QuantizedFormat['mode'], { bits: number; groupSize: number }> = {
-  affine: { bits: 4, groupSize: 64 },
-  mxfp4: { bits: 4, groupSize: 32 },
-  nvfp4: { bits: 4, groupSize: 16 },
-  mxfp8: { bits: 8, groupSize: 32 },
-};
-
-function quantizedFormat({ mode, bits, group_size }: z.infer<typeof format>): QuantizedFormat {
-  const usual = usualFormats[mode];
-  return { mode, bits: bits ?? usual.bits, groupSize: group_size ?? usual.groupSize };
-}
-
 function readFolder(folder: string): DecoderCheckpoint {
   const source = join(folder, 'config.json');
   const config = readJsonFile(source);
   const { tensors } = readCheckpoint(folder);
   const { quantization: given } = fitted(
     config,
-    z.object({ quantization }),
+    z.object({ quantization: quantizationSchema.nullish() }),
     source,
     'the configuration of a language model',
   );
   const packingOf = (layer: string): Packing | undefined => {
     if (!given || !tensors.has(`${layer}.scales`)) return undefined;
-    const own = format.safeParse(given[layer]);
-    return quantizedFormat(own.success ? own.data : given);
+    return formatOf(given, layer);
   };
   return { source, config, tensors, packingOf };
 }
 
-/** The one GGUF file of a folder; of several parts the first. */
-function ggufIn(folder: string): string | undefined {
-  const names = readdirSync(folder).filter((name) => name.endsWith('.gguf'));
-  const whole = names.filter((name) => !/-(?!00001)\d{5}-of-\d{5}\.gguf$/.test(name));
+/** Models that are one file, by the ends of their names. */
+const fileReaders: readonly (readonly [RegExp, (path: string) => DecoderCheckpoint])[] = [
+  [/\.gguf$/i, readGgufCheckpoint],
+  [/\.(?:pt|pth)$/i, readLlama2cCheckpoint],
+];
+
+/** The one such file of a folder; of a GGUF file in several parts the first. */
+function fileIn(folder: string): string | undefined {
+  const names = readdirSync(folder).filter((name) => fileReaders.some(([end]) => end.test(name)));
+  const whole = names.filter((name) => !/-(?!00001)\d{5}-of-\d{5}\.gguf$/i.test(name));
   if (whole.length > 1) {
     throw new CheckpointError(
-      `${folder} has several models: ${whole.join(', ')}. Name one of them.`,
+      `${folder} has several models: ${printable(whole.join(', '))}. Name one of them.`,
     );
   }
   return whole.length === 1 ? join(folder, whole[0]) : undefined;
 }
 
+function readFile(path: string): DecoderCheckpoint {
+  const reader = fileReaders.find(([end]) => end.test(path));
+  if (reader) return reader[1](path);
+  throw new CheckpointError(`${path} is no file of a model: .gguf, .pt and .pth are read.`);
+}
+
 /**
- * Reads a GGUF file, or a folder with one, or a folder of Hugging Face or MLX.
+ * Reads a GGUF file, a PyTorch file of llama2.c, or a folder with one of them, or a folder of Hugging Face or MLX.
  *
  * @throws CheckpointError for what is none of them
  */
 export function readDecoderCheckpoint(path: string): DecoderCheckpoint {
   try {
-    if (!statSync(path).isDirectory()) return readGgufCheckpoint(path);
-    const gguf = existsSync(join(path, 'config.json')) ? undefined : ggufIn(path);
-    return gguf === undefined ? readFolder(path) : readGgufCheckpoint(gguf);
+    if (!statSync(path).isDirectory()) return readFile(path);
+    const file = existsSync(join(path, 'config.json')) ? undefined : fileIn(path);
+    return file === undefined ? readFolder(path) : readFile(file);
   } catch (cause) {
     if (!(cause instanceof Error && 'syscall' in cause)) throw cause;
     throw new CheckpointError(`${path} can't be read: ${systemReason(cause)}.`, { cause });

@@ -16,6 +16,11 @@ export interface CompletionOptions {
   stopStrings?: readonly string[];
   /** How many tokens it may have, a stop token not counted. */
   maxTokens: number;
+  /**
+   * The last token of the text that it continues: it then keeps a space at its beginning, which decoders of
+   * SentencePiece drop where a text begins.
+   */
+  continued?: number;
 }
 
 /**
@@ -34,11 +39,12 @@ export class Completion {
   private readonly maxTokens: number;
 
   /** @throws UsageError for stop strings or a length that make no sense */
-  constructor({ tokenizer, stopIds, stopStrings = [], maxTokens }: CompletionOptions) {
+  constructor({ tokenizer, stopIds, stopStrings = [], maxTokens, continued }: CompletionOptions) {
     if (!(maxTokens === Infinity || (Number.isInteger(maxTokens) && maxTokens >= 0))) {
       throw new UsageError(`maxTokens must be an integer of 0 or more, not ${String(maxTokens)}.`);
     }
     this.decoder = new IncrementalDecoder(tokenizer);
+    if (continued !== undefined) this.decoder.push(continued);
     this.stops = new StopStrings(stopStrings);
     this.stopIds = stopIds;
     this.maxTokens = maxTokens;
@@ -59,6 +65,11 @@ export class Completion {
     return this.finish || this.tokens < this.maxTokens
       ? text
       : text + this.end({ reason: 'length' });
+  }
+
+  /** Ends it where the context has no room for more. @returns the text that was held back */
+  endAtLimit(): string {
+    return this.finish ? '' : this.end({ reason: 'length' });
   }
 
   /** Ends it before its time, as when it is cancelled. @returns the text that was held back */

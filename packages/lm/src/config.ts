@@ -55,6 +55,18 @@ interface Windows extends z.infer<z.ZodObject<typeof windowFields>> {
   model_type: string;
 }
 
+/** @throws CheckpointError when a list of the layers' types is not one for each */
+export function checkLayerTypes(
+  layerTypes: readonly string[] | null | undefined,
+  layers: number,
+  source: string,
+): void {
+  if (!layerTypes || layerTypes.length === layers) return;
+  throw new CheckpointError(
+    `${source} has ${layers} layers, and layer_types of ${layerTypes.length}.`,
+  );
+}
+
 /** Which layers see only a window of keys, and how many. */
 export function windowsOf({
   model_type,

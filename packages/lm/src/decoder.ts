@@ -5,7 +5,7 @@
  *
  * Shapes: B sequences, T tokens, d width, V vocabulary.
  */
-import { UsageError, type MxArray } from '@mlx-runners/mlx-core';
+import { UsageError, type Dtype, type MxArray } from '@mlx-runners/mlx-core';
 import {
   Embedding,
   Linear,
@@ -28,14 +28,17 @@ export interface DecoderInput {
   /** The cache's length unless given. */
   position?: Position;
   cache: DecoderCache;
-  /** Whose logits are wanted: all tokens', the last one's, or those of rows int32 [P]. All unless given. */
+  /**
+   * Whose logits are wanted: all tokens', the last one's of each sequence, or those of rows int32 [P], which count
+   * the tokens of all sequences one after another. All unless given.
+   */
   logitsToKeep?: 'all' | 'last' | MxArray;
   /** Layers, from 0, whose results are wanted too. */
   taps?: readonly number[];
 }
 
 export interface DecoderOutput {
-  /** [B, P, V] of P wanted tokens. */
+  /** [B, P, V] of P wanted tokens; of rows [1, P, V], as is `hidden`. */
   logits: MxArray;
   /** [B, P, d] after the last norm. */
   hidden: MxArray;
@@ -73,6 +76,8 @@ export abstract class Decoder extends Module {
   model: DecoderStack;
   /** Where the embeddings are not used in its place. */
   lm_head: LinearLayer | undefined;
+  /** Of activations; see `computeIn`. */
+  dtype: Dtype = 'float32';
   /** What each layer needs of a cache. */
   readonly layouts: readonly LayerLayout[];
   /** The most tokens that a sequence may have. */
@@ -100,7 +105,7 @@ export abstract class Decoder extends Module {
 
   /** Token ids [B, T] → [B, T, d] */
   embed(ids: MxArray): MxArray {
-    return this.model.embed_tokens.forward(ids);
+    return inDtype(this.model.embed_tokens.forward(ids), this.dtype);
   }
 
   /** Normed hidden states [..., d] → [..., V] */
@@ -132,7 +137,12 @@ export abstract class Decoder extends Module {
 function keptRows(x: MxArray, kept: DecoderInput['logitsToKeep'] = 'all'): MxArray {
   if (kept === 'all') return x;
   const [batch, length, width] = x.shape;
-  return kept === 'last' ? x.slice([0, length - 1, 0], [batch, length, width]) : x.take(kept, 1);
+  if (kept === 'last') return x.slice([0, length - 1, 0], [batch, length, width]);
+  return x.reshape([1, -1, width]).take(kept, 1);
+}
+
+function inDtype(x: MxArray, dtype: Dtype): MxArray {
+  return x.dtype === dtype ? x : x.astype(dtype);
 }
 
 function noLayer(index: number, count: number): never {

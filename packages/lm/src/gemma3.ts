@@ -10,7 +10,7 @@
 import { mx, type MxArray } from '@mlx-runners/mlx-core';
 import { fitted, Module, RmsNorm } from '@mlx-runners/nn';
 import { z } from 'zod';
-import { headFields, headSizes, size, sizeFields } from './config.js';
+import { checkLayerTypes, headFields, headSizes, size, sizeFields } from './config.js';
 import { Decoder, type DecoderLayer, type Position } from './decoder.js';
 import { GatedMlp } from './gated-mlp.js';
 import type { LayerCache, LayerLayout } from './kv-cache.js';
@@ -74,6 +74,7 @@ function gemmaSizes(json: unknown, source: string): GemmaSizes {
     num_hidden_layers,
     layer_types,
   } = config;
+  checkLayerTypes(layer_types, num_hidden_layers, source);
   const slides = (i: number): boolean =>
     layer_types ? layer_types[i] === 'sliding_attention' : (i + 1) % pattern !== 0;
   const layouts = Array.from({ length: num_hidden_layers }, (_, i) => ({
@@ -131,11 +132,12 @@ export class Gemma3 extends Decoder {
       ({ window }) => new Gemma3Layer(sizes, window === undefined ? full : sliding),
     );
     super(sizes, layers, sizes.layouts, [full, sliding]);
-    this.#scale = toBfloat16(Math.sqrt(sizes.hidden_size));
+    this.#scale = Math.sqrt(sizes.hidden_size);
     this.#softcap = sizes.final_logit_softcapping ?? undefined;
   }
 
   override embed(ids: MxArray): MxArray {
+    // A number takes the dtype of activations: 16-bit ones have it rounded, as when they were trained.
     return super.embed(ids).multiply(this.#scale);
   }
 
@@ -144,13 +146,6 @@ export class Gemma3 extends Decoder {
     const cap = this.#softcap;
     return cap === undefined ? logits : logits.divide(cap).tanh().multiply(cap);
   }
-}
-
-/** The nearest bfloat16, ties to even. */
-function toBfloat16(value: number): number {
-  const bits = new Uint32Array(Float32Array.of(value).buffer);
-  bits[0] = (bits[0] + 0x7fff + ((bits[0] >>> 16) & 1)) & 0xffff0000;
-  return new Float32Array(bits.buffer)[0];
 }
 
 /** Norm weights as the layers multiply by them: Hugging Face's and MLX's checkpoints lack 1. */

@@ -89,7 +89,7 @@ function configOf(
   [name, architecture]: [string, Architecture],
   facts: { vocabulary: number | undefined; tied: boolean; divisors: number[] | undefined },
 ): Record<string, unknown> {
-  const field = (key: string): unknown => metadata.get(`${name}.${key}`);
+  const field = (key: string): unknown => sameForAll(metadata.get(`${name}.${key}`));
   const theta = field('rope.freq_base') ?? 10_000;
   const config: Record<string, unknown> = {
     model_type: architecture.model_type,
@@ -110,6 +110,13 @@ function configOf(
     ...architecture.config?.(field),
   };
   return Object.fromEntries(Object.entries(config).filter(([, value]) => value !== undefined));
+}
+
+/** Some files give a number for each layer; one stands for all of them where they are equal. */
+function sameForAll(value: unknown): unknown {
+  if (!ArrayBuffer.isView(value)) return value;
+  const [first, ...others] = Array.from(value as unknown as ArrayLike<number>);
+  return others.every((each) => each === first) ? first : value;
 }
 
 function scalingOf(field: (key: string) => unknown): Record<string, unknown> {

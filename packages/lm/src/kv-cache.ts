@@ -1,5 +1,6 @@
 /** What decoder layers remember of the tokens so far. */
 import { mx, type MxArray } from '@mlx-runners/mlx-core';
+import type { Position } from './decoder.js';
 
 /** What a layer needs of its cache. */
 export interface LayerLayout {
@@ -28,8 +29,8 @@ export interface LayerCache {
 }
 
 export interface DecoderCache {
-  /** Tokens in it, which is the position of the next. */
-  readonly length: number;
+  /** Tokens in it, which is the position of the next; or each sequence's, int32 [B]. */
+  readonly length: Position;
   readonly layers: readonly LayerCache[];
 }
 

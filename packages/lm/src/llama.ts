@@ -10,7 +10,15 @@
 import { mx, type MxArray } from '@mlx-runners/mlx-core';
 import { fitted, Module, RmsNorm } from '@mlx-runners/nn';
 import { z } from 'zod';
-import { headFields, headSizes, size, sizeFields, windowFields, windowsOf } from './config.js';
+import {
+  checkLayerTypes,
+  headFields,
+  headSizes,
+  size,
+  sizeFields,
+  windowFields,
+  windowsOf,
+} from './config.js';
 import { Decoder, type DecoderLayer, type Position } from './decoder.js';
 import { GatedMlp } from './gated-mlp.js';
 import type { LayerCache, LayerLayout } from './kv-cache.js';
@@ -41,6 +49,7 @@ export function llamaSizes(json: unknown, source: string): LlamaSizes {
   const config = fitted(json, schema, source, 'the configuration of a Llama');
   const { num_hidden_layers } = config;
   const [kvHeads, headSize] = headSizes(config, source);
+  checkLayerTypes(config.layer_types, num_hidden_layers, source);
   const windows = windowsOf(config);
   return {
     ...config,

@@ -68,6 +68,15 @@ function periods(size: number, parameters: RopeParameters): number[] | undefined
   }
 }
 
+/** How many times longer than plain ones the waves of a rule are, by pairs of dimensions. */
+export function ropeDivisors(size: number, parameters: RopeParameters): number[] {
+  const { rope_theta: theta } = parameters;
+  const stretched = periods(size, parameters);
+  return Array.from({ length: size / 2 }, (_, i) =>
+    stretched ? stretched[i] / theta ** ((2 * i) / size) : 1,
+  );
+}
+
 /** Long waves are stretched, short ones stay, those between are blended (Llama 3.1). */
 function llama3Period(
   period: number,

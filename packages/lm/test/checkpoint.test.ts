@@ -4,8 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { CheckpointError, mx, type MxArray } from '@mlx-runners/mlx-core';
 import { GrowingCache, loadDecoder, readDecoderCheckpoint, type Decoder } from '@mlx-runners/lm';
-import { fixturePath } from '@mlx-runners/test-fixtures';
+import { fixturePath, type GgufEntry } from '@mlx-runners/test-fixtures';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { ggufOf } from './gguf-of-golden.js';
 
 const { tensors, metadata } = mx.loadSafetensors(fixturePath('tiny_llama_tied.safetensors'));
 const weights = new Map(
@@ -118,4 +119,35 @@ it('refuses what does not fit', () => {
     expect(() => load(path)).toThrow(CheckpointError);
     expect(() => load(path)).toThrow(message);
   }
+});
+
+it.each(['uint32', 'int32'] as const)(
+  'takes numbers of a GGUF file for each layer as %s',
+  async (of) => {
+    const path = join(scratch, `layers-${of}.gguf`);
+    const one = join(scratch, `one-${of}.gguf`);
+    const { num_key_value_heads: heads, intermediate_size: width, num_hidden_layers } = config;
+    const perLayer = (value: unknown): GgufEntry => ({
+      type: 'array',
+      of,
+      value: Array.from({ length: num_hidden_layers as number }, () => value),
+    });
+    const golden = { config, weights, format: 'Q8_0' as const };
+    writeFileSync(one, ggufOf(golden));
+    const metadata = [
+      ['llama.attention.head_count_kv', perLayer(heads)],
+      ['llama.feed_forward_length', perLayer(width)],
+    ] as const;
+    writeFileSync(path, ggufOf({ ...golden, metadata }));
+    expect(await difference(logits(load(path)), logits(load(one)))).toBe(0);
+  },
+);
+
+it('refuses a GGUF file whose layers differ', () => {
+  const path = join(scratch, 'differ.gguf');
+  const value: GgufEntry = { type: 'array', of: 'uint32', value: [2, 1, 2] };
+  const metadata = [['llama.attention.head_count_kv', value]] as const;
+  writeFileSync(path, ggufOf({ config, weights, format: 'Q8_0', metadata }));
+  expect(() => load(path)).toThrow(CheckpointError);
+  expect(() => load(path)).toThrow(/num_key_value_heads/);
 });

@@ -1,21 +1,13 @@
 /** The families against transformers, on tiny checkpoints. */
 import { mx, type MxArray } from '@mlx-runners/mlx-core';
-import { familyOf, GrowingCache, type Decoder } from '@mlx-runners/lm';
-import { fixturePath } from '@mlx-runners/test-fixtures';
+import { GrowingCache } from '@mlx-runners/lm';
 import { afterAll, describe, expect, it } from 'vitest';
+import { goldenDecoder } from './golden-decoder.js';
 
 const names = ['tiny_llama3', 'tiny_llama_tied', 'tiny_qwen2', 'tiny_qwen3', 'tiny_gemma3'];
 
 describe.each(names)('%s', (name) => {
-  const { tensors, metadata } = mx.loadSafetensors(fixturePath(`${name}.safetensors`));
-  const golden = (tensor: string): MxArray => tensors.get(tensor)!;
-  const config = JSON.parse(metadata.config) as unknown;
-  const family = familyOf(config);
-  const decoder: Decoder = family.build(config);
-  const weights = [...tensors].filter(([tensor]) => tensor.startsWith('w.'));
-  decoder.load(
-    family.sanitize(new Map(weights.map(([tensor, array]) => [tensor.slice(2), array]))),
-  );
+  const { decoder, golden } = goldenDecoder(name);
   afterAll(() => decoder.dispose());
 
   /** The largest error relative to the range of the expected values. */

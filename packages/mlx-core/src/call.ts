@@ -15,6 +15,7 @@ import {
   printable,
   ProgramError,
   ShapeError,
+  UsageError,
 } from './errors.js';
 import { native, type OpParam, type OpRow } from './native.js';
 import { recorder } from './recording.js';
@@ -271,6 +272,8 @@ export function typedError(error: unknown, context?: string): unknown {
       return new MemoryError(message, cause);
     case 'PROGRAM':
       return new ProgramError(message, cause);
+    case 'USAGE':
+      return new UsageError(message, cause);
     case 'ABORTED':
       return new AbortedError(undefined, cause);
     default:

@@ -21,6 +21,7 @@ export type ErrorCode =
   | 'USAGE'
   | 'NATIVE'
   | 'MEMORY'
+  | 'BUSY'
   | 'ABORTED';
 
 export class MlxRunnersError extends Error {
@@ -110,6 +111,13 @@ export class NativeError extends MlxRunnersError {
 export class MemoryError extends MlxRunnersError {
   constructor(message: string, options?: ErrorOptions) {
     super('MEMORY', message, options);
+  }
+}
+
+/** As much is under way as may be at once; the same call works later. */
+export class BusyError extends MlxRunnersError {
+  constructor(message: string, options?: ErrorOptions) {
+    super('BUSY', message, options);
   }
 }
 

@@ -71,6 +71,60 @@ export interface SessionHandle {
   readonly session: unique symbol;
 }
 
+export interface SamplerHandle {
+  readonly sampler: unique symbol;
+}
+
+/** One field for each of `Sampling` in native/lm/sampler.h but the biases. */
+export interface SamplingNumbers {
+  temperature: number;
+  topK: number;
+  topP: number;
+  minP: number;
+  typicalP: number;
+  xtcProbability: number;
+  xtcThreshold: number;
+  repetitionPenalty: number;
+  presencePenalty: number;
+  frequencyPenalty: number;
+  logprobs: boolean;
+  topLogprobs: number;
+}
+
+/** Sampled tokens; the rest is there where log-probabilities were asked for. */
+export interface TokenTables {
+  ids: Int32Array;
+  logprobs?: Float64Array;
+  /** As many for each token. */
+  topIds?: Int32Array;
+  topLogprobs?: Float64Array;
+}
+
+/** See Burst in native/lm/generation.h. */
+export interface NativeBurst {
+  method: number;
+  rowsInput?: number;
+  pastDimension: number;
+  logitsOutput: number;
+  dimensions: Float64Array;
+  ids: Int32Array;
+  past: number;
+  stopIds: Int32Array;
+  maxTokens: number;
+  maxSeconds: number;
+}
+
+export interface BurstTables extends TokenTables {
+  ended: 'limit' | 'stop' | 'aborted' | 'interrupted';
+  past: number;
+  firstSeconds: number;
+  seconds: number;
+}
+
+export interface CacheHandle {
+  readonly cache: unique symbol;
+}
+
 export interface CancelToken {
   readonly cancelToken: unique symbol;
 }
@@ -167,6 +221,8 @@ export interface Native {
     dimensions: Float64Array,
     cancelToken: CancelToken | undefined,
     profile: boolean,
+    cache: CacheHandle | undefined,
+    sequences: Int32Array | undefined,
   ): Promise<{ ids: Float64Array; profile?: CallProfile }>;
   /** See MlxfnFile in native/program/mlxfn.h. */
   writeMlxfn(
@@ -179,6 +235,45 @@ export interface Native {
     nextStates: Uint32Array,
     cancelToken: CancelToken | undefined,
   ): Promise<void>;
+  /** `biases`: ids and what is added to their logits, in turn. */
+  createSampler(sampling: SamplingNumbers, biases: Float64Array, seed: bigint): SamplerHandle;
+  sampleToken(sampler: SamplerHandle, logits: Float32Array): TokenTables;
+  addToken(sampler: SamplerHandle, id: number): void;
+  generateTokens(
+    session: SessionHandle,
+    sampler: SamplerHandle,
+    burst: NativeBurst,
+    cancelToken: CancelToken | undefined,
+    cache: CacheHandle | undefined,
+  ): Promise<BurstTables>;
+  /** Layers are four numbers each: kvHeads, headSize, valueSize and window (0: none); maxWrite 0: the least window. */
+  createSequenceCache(
+    layers: Int32Array,
+    storage: string,
+    capacity: number,
+    batch: number,
+    initialCapacity: number,
+    maxWrite: number,
+  ): CacheHandle;
+  createCellCache(layers: Int32Array, storage: string, cells: number): CacheHandle;
+  disposeCache(cache: CacheHandle): void;
+  cacheBytes(cache: CacheHandle): number;
+  /** For tests: the cache's layers attend by MLX's own ops from now on. */
+  composeCache(cache: CacheHandle): void;
+  sequenceLength(cache: CacheHandle): number;
+  maxWrite(cache: CacheHandle): number;
+  canRewind(cache: CacheHandle, length: number): boolean;
+  rewindCache(cache: CacheHandle, length: number): void;
+  emptyCache(cache: CacheHandle): void;
+  copyCache(cache: CacheHandle): CacheHandle;
+  cacheState(cache: CacheHandle): Promise<{ names: string[]; ids: Float64Array }>;
+  loadCache(cache: CacheHandle, names: readonly string[], ids: Float64Array): void;
+  openCells(cache: CacheHandle): number;
+  freeCells(cache: CacheHandle): number;
+  cellsLength(cache: CacheHandle, sequence: number): number;
+  forkCells(cache: CacheHandle, sequence: number, length: number): number;
+  removeCells(cache: CacheHandle, sequence: number, from: number, to: number): void;
+  closeCells(cache: CacheHandle, sequence: number): void;
   areComputed(ids: Float64Array): boolean;
   cancelToken(): CancelToken;
   cancel(token: CancelToken): void;

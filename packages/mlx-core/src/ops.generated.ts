@@ -774,3 +774,36 @@ export const gatherQmm =
       precision?: 'exact' | 'fast',
     ) => MxArray
   >('gatherQmm');
+
+/** A copy of a cache [B, H, S, D] with the rows of x [B, H, T, D], T at most S, in its slots: row i in slot (position + i) mod S. A program writes into a state in place. */
+export const kvCacheUpdate =
+  bind<(cache: MxArray, x: MxArray, position: number) => MxArray>('kvCacheUpdate');
+
+/** Causal attention over a cache that kvCacheUpdate wrote, up to the last query's position: q [B, H, T, D], of positions from `position` on, keys [B, H_kv, S, D] and values [B, H_kv, S, D_v] give [B, H, T, D_v]. `window` and `softcap` as in attention: a query sees the last `window` positions, its own included, or all with 0. The cache has to hold what the queries see: at least position + T slots, or window + T − 1. Defaults: window = 0, softcap = 0. */
+export const kvCacheAttention =
+  bind<
+    (
+      q: MxArray,
+      keys: MxArray,
+      values: MxArray,
+      position: number,
+      scale: number,
+      window?: number,
+      softcap?: number,
+    ) => MxArray
+  >('kvCacheAttention');
+
+/** Adds keys and values to a layer of the cache that is given to the call of a program, and attends: q [B, H, T, D], k [B, H_kv, T, D] and v [B, H_kv, T, D_v], rotated, give [B, H, T, D_v]. A query sees what its sequence has up to its own token, with `window` only the last `window` of that; `softcap` as in attention. `position` is that of the first token, or of each of the batch's, int32 [B], where the cache holds many sequences; `layer` is the number of the cache's layer, which layers that share keys and values may name in turn, with the same k and v. Without a cache there is nothing before these tokens. Defaults: window = 0, softcap = 0. */
+export const updateAndAttend =
+  bind<
+    (
+      q: MxArray,
+      k: MxArray,
+      v: MxArray,
+      position: Operand,
+      layer: number,
+      scale: number,
+      window?: number,
+      softcap?: number,
+    ) => MxArray
+  >('updateAndAttend');

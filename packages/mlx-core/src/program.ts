@@ -5,11 +5,15 @@
 import { MxArray } from './array.js';
 import { bind, Tag, typedError } from './call.js';
 import { DisposedError, throwIfAborted } from './errors.js';
+import type { CellCache, SequenceCache } from './kv-cache.js';
 import { withGarbageCollected } from './memory.js';
+import { sampledTokens, type NativeSampler, type SampledToken } from './native-sampler.js';
 import {
   native,
+  type BurstTables,
   type CallProfile,
   type CancelToken,
+  type NativeBurst,
   type ProgramHandle,
   type SessionHandle,
 } from './native.js';
@@ -18,6 +22,13 @@ import { adopt, keep } from './scope.js';
 export { interned, Kind, opRows } from './call.js';
 export { dtypeNames, dtypeNumber, itemSizes } from './dtype.js';
 export type { CallProfile, OpParam, OpProfile, OpRow } from './native.js';
+export {
+  NativeSampler,
+  type Logprob,
+  type NativeSampling,
+  type SampledToken,
+  type TokenLogprobs,
+} from './native-sampler.js';
 export { recordCalls, type CallRecorder } from './recording.js';
 export { isScoped } from './scope.js';
 export { Tag };
@@ -52,6 +63,10 @@ export interface NativeCall {
   inputs: readonly MxArray[];
   /** One for each dimension of the method; NaN where inputs' shapes say it. */
   dimensions: Float64Array;
+  /** Where `updateAndAttend` finds what came before; it has the call's tokens when that succeeds. */
+  cache?: SequenceCache | CellCache;
+  /** With a cell cache: the sequence of each token of the batch. */
+  sequences?: Int32Array;
   signal?: AbortSignal;
   profile?: boolean;
 }
@@ -59,6 +74,30 @@ export interface NativeCall {
 export interface NativeResult {
   outputs: MxArray[];
   profile?: CallProfile;
+}
+
+/** A burst of tokens: see Burst in native/lm/generation.h. */
+export interface NativeGeneration extends Omit<NativeBurst, 'stopIds'> {
+  sampler: NativeSampler;
+  stopIds: ReadonlySet<number> | readonly number[];
+  cache?: SequenceCache;
+  signal?: AbortSignal;
+}
+
+export interface GeneratedTokens {
+  /** The last one has not been fed. */
+  tokens: SampledToken[];
+  /**
+   * At `maxTokens` or `maxSeconds`; at a stop id, which is the last token; when the signal fired; or because
+   * a step after the first failed, which then is the next burst's first, and throws what is wrong.
+   */
+  ended: BurstTables['ended'];
+  /** How many tokens have been fed, those before this burst included. */
+  past: number;
+  /** Until the first token was sampled: of feeding `ids`. */
+  firstSeconds: number;
+  /** Of the whole burst, on its native thread. */
+  seconds: number;
 }
 
 /** What a file of MLX's own format holds: see MlxfnFile in native/program/mlxfn.h. */
@@ -135,8 +174,10 @@ export class NativeSession {
    *
    * @throws ShapeError for inputs that don't fit, ProgramError and others that name the instruction
    */
-  async run({ method, inputs, dimensions, signal, profile }: NativeCall): Promise<NativeResult> {
+  async run(call: NativeCall): Promise<NativeResult> {
+    const { method, inputs, dimensions, sequences, signal, profile = false } = call;
     throwIfAborted(signal);
+    const cache = call.cache?.act((_, handle) => handle);
     const given = idsOf(inputs);
     const waits = this.#computing !== undefined || !native().areComputed(given);
     const held = waits ? inputs.map(alias) : [];
@@ -145,7 +186,18 @@ export class NativeSession {
       return await cancellable(signal, async (token) => {
         if (waits) await this.#compute(ids);
         const result = await withGarbageCollected(() =>
-          native().runSession(this.#opened(), method, ids, dimensions, token, profile ?? false),
+          native().runSession(
+            ...([
+              this.#opened(),
+              method,
+              ids,
+              dimensions,
+              token,
+              profile,
+              cache,
+              sequences,
+            ] as const),
+          ),
         );
         const outputs = Array.from(result.ids, (id) => adopt(new MxArray(id)));
         return { outputs, profile: result.profile };
@@ -153,6 +205,30 @@ export class NativeSession {
     } finally {
       for (const array of held) array.dispose();
     }
+  }
+
+  /**
+   * Feeds ids, samples the next token, feeds that, and so on, on a native thread. When the signal fires, or has
+   * before, that is no error: the result says it, and has the tokens up to then.
+   *
+   * @throws what the first step throws, as `run` does; NativeError and UsageError of the sampler
+   */
+  async generate(generation: NativeGeneration): Promise<GeneratedTokens> {
+    const { sampler, stopIds, cache, signal, ...burst } = generation;
+    if (signal?.aborted) {
+      return { tokens: [], ended: 'aborted', past: burst.past, firstSeconds: 0, seconds: 0 };
+    }
+    const request = { ...burst, stopIds: Int32Array.from(stopIds) };
+    const handle = cache?.act((_, each) => each);
+    return cancellable(signal, async (token) => {
+      // Calls run in the order in which they were made.
+      if (this.#computing) await this.#computing;
+      const result = await withGarbageCollected(() =>
+        native().generateTokens(this.#opened(), sampler.handle, request, token, handle),
+      );
+      const { ended, past, firstSeconds, seconds } = result;
+      return { tokens: sampledTokens(result), ended, past, firstSeconds, seconds };
+    });
   }
 
   /** Computes inputs after those of earlier calls, so that calls run in the order in which they were made. */

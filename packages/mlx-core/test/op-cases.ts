@@ -7,6 +7,8 @@ import { fast } from './op-cases/fast.js';
 import { quantized } from './op-cases/quantized.js';
 import { random } from './op-cases/random.js';
 import { blocks } from './op-cases/blocks.js';
+import { kvCache } from './op-cases/kv-cache.js';
+import { caches } from './op-cases/caches.js';
 import type { OpCase } from './op-cases/case.js';
 
 export const opCases: Readonly<Record<string, OpCase[]>> = {
@@ -18,4 +20,6 @@ export const opCases: Readonly<Record<string, OpCase[]>> = {
   ...quantized,
   ...random,
   ...blocks,
+  ...kvCache,
+  ...caches,
 };

@@ -1,5 +1,5 @@
 /** The weights of a model folder, whatever it holds them in. */
-import { existsSync } from 'node:fs';
+import { existsSync, readdirSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { CheckpointError, mx, printable, quoted, type MxArray } from '@mlx-runners/mlx-core';
 import { z } from 'zod';
@@ -54,6 +54,11 @@ function readShards(folder: string, indexPath: string): Map<string, MxArray> {
   return tensors;
 }
 
+function safetensorsIn(folder: string): string[] {
+  if (!statSync(folder, { throwIfNoEntry: false })?.isDirectory()) return [];
+  return readdirSync(folder).filter((name) => name.endsWith('.safetensors'));
+}
+
 /**
  * Reads a folder's weights: `model.safetensors` (alone or in shards with an index), or CTranslate2's
  * `model.bin`.
@@ -73,6 +78,12 @@ export function readCheckpoint(folder: string): Checkpoint {
   }
   if (existsSync(at('model.bin'))) {
     return { format: 'ctranslate2', tensors: readCTranslate2(at('model.bin')) };
+  }
+  const others = safetensorsIn(folder);
+  if (others.length > 0) {
+    throw new CheckpointError(
+      `${folder} has ${printable(others.join(', '))} and no model.safetensors.index.json that says what is in them.`,
+    );
   }
   throw new CheckpointError(
     `${folder} has no weights: model.safetensors (or its index) or a CTranslate2 model.bin is needed.`,

@@ -89,6 +89,16 @@ export class Module {
     }
   }
 
+  /** Takes some parameters from elsewhere, as they are; they belong to the module afterwards. */
+  replace(parameters: ReadonlyMap<string, MxArray>): void {
+    for (const { name, owner, key } of this.parameterSlots()) {
+      const given = parameters.get(name);
+      if (!given) continue;
+      (owner[key] as MxArray).dispose();
+      owner[key] = given;
+    }
+  }
+
   /** Frees all parameters. */
   dispose(): void {
     for (const parameter of this.parameters().values()) parameter.dispose();

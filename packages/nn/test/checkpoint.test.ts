@@ -117,6 +117,15 @@ describe('readCheckpoint', () => {
     expect(tensors.get('a')?.shape).toEqual([2]);
   });
 
+  it('says that shards lack their index', () => {
+    mx.saveSafetensors(at('a.safetensors'), { a: mx.ones([2]) });
+    mx.saveSafetensors(at('b.safetensors'), { b: mx.ones([3]) });
+    const error = refusal(() => readCheckpoint(folder));
+    expect(error.message).toMatch(
+      /has a\.safetensors, b\.safetensors and no model\.safetensors\.index\.json/,
+    );
+  });
+
   it('reads shards through their index', () => {
     mx.saveSafetensors(at('model-1.safetensors'), { a: mx.ones([2]) });
     mx.saveSafetensors(at('model-2.safetensors'), { b: mx.ones([3]) });

@@ -1,7 +1,7 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { CheckpointError, mx } from '@mlx-runners/mlx-core';
+import { CheckpointError, mx, MxArray } from '@mlx-runners/mlx-core';
 import {
   byteMutations,
   cTranslate2Bytes,
@@ -9,11 +9,12 @@ import {
   fuzz,
   inSafetensorsHeader,
   jsonMutations,
+  pyTorchBytes,
   type Files,
   type Reading,
 } from '@mlx-runners/test-fixtures';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { readCheckpoint } from '../src/index.js';
+import { readCheckpoint, readPyTorch } from '../src/index.js';
 
 let folder: string;
 beforeEach(() => {
@@ -96,3 +97,48 @@ test('damaged indices and shards are read or refused', async () => {
     read,
   });
 });
+
+test('damaged checkpoints of PyTorch are read or refused', async () => {
+  const shared = Float32Array.of(1, 2, 3, 4, 5, 6);
+  const model = pyTorchBytes({
+    model: {
+      'a.weight': { shape: [2, 3], data: shared },
+      'a.turned': { shape: [3, 2], strides: [1, 3], data: shared },
+      'a.bias': { shape: [2], offset: 1, data: Int32Array.of(1, 2, 3) },
+    },
+    model_args: { dim: 64, norm_eps: 1e-5, name: 'x', list: [1, null, true] },
+  });
+  await fuzz({
+    name: 'pytorch',
+    cases: 600,
+    inputs: [{ 'model.pt': model }],
+    mutationsOf: () => byteMutations,
+    read(files) {
+      const path = join(folder, 'model.pt');
+      writeFileSync(path, files['model.pt']);
+      const { arrays, active } = mx.memory();
+      const reading = mx.tidy(() => {
+        try {
+          for (const tensor of tensorsIn(readPyTorch(path))) {
+            // Each lies within a storage, which lies within the file.
+            expect(tensor.dataSync().byteLength).toBeLessThanOrEqual(files['model.pt'].length);
+          }
+          return 'read';
+        } catch (error) {
+          expectRefusal(error, CheckpointError, folder);
+          return 'refused';
+        }
+      });
+      expect(mx.memory()).toMatchObject({ arrays, active });
+      return reading;
+    },
+  });
+});
+
+function tensorsIn(value: unknown, seen = new Set<unknown>()): MxArray[] {
+  if (value instanceof MxArray) return [value];
+  if (seen.has(value) || !(Array.isArray(value) || value instanceof Map)) return [];
+  seen.add(value);
+  const children = Array.isArray(value) ? (value as unknown[]) : [...value.values()];
+  return children.flatMap((child) => tensorsIn(child, seen));
+}

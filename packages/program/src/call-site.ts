@@ -7,6 +7,10 @@ import { fileURLToPath } from 'node:url';
 const library = /[\\/](?:packages|@mlx-runners)[\\/](?:mlx-core|nn|program)[\\/](?:src|dist)[\\/]/;
 const frame = /\(?((?:file:\/\/)?[^()\s][^()]*):(\d+):\d+\)?$/;
 
+// Deep enough for layers in layers.
+const mostFrames = 40;
+const fewFrames = 10;
+
 interface Place {
   file: string;
   line: number;
@@ -63,18 +67,35 @@ export function siteOf({ stack: text = '' }: Error): string | undefined {
 function rawCallSite(): string {
   // Put back as it was, whoever set it: never called here.
   const before = Object.getOwnPropertyDescriptor(Error, 'prepareStackTrace');
-  Error.prepareStackTrace = (_, sites) => sites.map(positionOf);
-  const sites = stack() as readonly Position[];
-  if (before) Object.defineProperty(Error, 'prepareStackTrace', before);
-  else Reflect.deleteProperty(Error, 'prepareStackTrace');
-  const found = sites.find(([file]) => file !== '' && !library.test(file));
-  return (found ?? sites.at(-1) ?? []).join(':');
+  Error.prepareStackTrace = (_, sites) => sites;
+  try {
+    // Few frames are enough mostly, and cost less.
+    const found = modelSite(stack(fewFrames)) ?? modelSite(stack(mostFrames));
+    return found ?? positionOf((stack(mostFrames) as NodeJS.CallSite[]).at(-1));
+  } finally {
+    if (before) Object.defineProperty(Error, 'prepareStackTrace', before);
+    else Reflect.deleteProperty(Error, 'prepareStackTrace');
+  }
 }
 
-type Position = readonly [file: string, line: number | null, column: number | null];
+function modelSite(sites: unknown): string | undefined {
+  for (const site of sites as readonly NodeJS.CallSite[]) {
+    const file = site.getFileName() ?? '';
+    if (file !== '' && !isLibrary(file)) return positionOf(site);
+  }
+  return undefined;
+}
 
-function positionOf(site: NodeJS.CallSite): Position {
-  return [site.getFileName() ?? '', site.getLineNumber(), site.getColumnNumber()];
+const libraryFiles = new Map<string, boolean>();
+
+function isLibrary(file: string): boolean {
+  let is = libraryFiles.get(file);
+  if (is === undefined) libraryFiles.set(file, (is = library.test(file)));
+  return is;
+}
+
+function positionOf(site: NodeJS.CallSite | undefined): string {
+  return site ? [site.getFileName(), site.getLineNumber(), site.getColumnNumber()].join(':') : '';
 }
 
 function mappedCallSite(): string {
@@ -83,10 +104,9 @@ function mappedCallSite(): string {
   return file === undefined ? 'unknown' : `${packagePath(file)}:${line}`;
 }
 
-/** Deep enough for layers in layers. */
-function stack(): unknown {
+function stack(frames = mostFrames): unknown {
   const { stackTraceLimit } = Error;
-  Error.stackTraceLimit = 40;
+  Error.stackTraceLimit = frames;
   const { stack: found } = new Error();
   Error.stackTraceLimit = stackTraceLimit;
   return found;

@@ -8,11 +8,12 @@ import { z } from 'zod';
 import { checkBudgets, exportBudgetsSchema, type ExportBudgets } from './check-budgets.js';
 import { checkRounding } from './check-quantisation.js';
 import { checkResults } from './check-results.js';
-import { modelOf } from './exported-model.js';
+import { modelOf } from './load-export.js';
 import { sha256 } from './files.js';
 import type { Manifest } from './format.js';
 import type { Arrays, Method } from './method.js';
 import { abortSignal } from './option-schemas.js';
+import type { CallOptions } from './program-model.js';
 import { readExport, verifyFiles, type ReadExport } from './read-export.js';
 
 export interface ExportCall {
@@ -27,6 +28,14 @@ export type RunExport = (
   calls: readonly ExportCall[],
   signal?: AbortSignal,
 ) => Promise<readonly Arrays[]>;
+
+/**
+ * What calls of a session are given beside their inputs, by method: `{ forward: { cache } }`. Asked once for each
+ * session, with what the export publishes.
+ */
+export type SessionOptions = (
+  constants: Manifest['constants'],
+) => Readonly<Record<string, CallOptions>>;
 
 /** An eager model that can be given other weights. */
 export interface ReloadableModel {
@@ -51,8 +60,16 @@ export interface CheckOptions {
    * dtype: 1e-4 for float32, 1e-2 for float16, 5e-2 for bfloat16.
    */
   tolerance?: number;
+  /**
+   * Of methods that write to a cache which they are given: the dimension that says how many tokens it has before a
+   * call, and the one by which it grows. All share one cache, so that calls follow one another. `methods` keep keys
+   * and values in states instead.
+   */
+  cacheLengths?: Readonly<Record<string, { before: string; added: string }>>;
   /** In this process unless given. */
   run?: RunExport;
+  /** For runs in this process. */
+  sessionOptions?: SessionOptions;
   signal?: AbortSignal;
 }
 
@@ -74,7 +91,17 @@ const optionsSchema = z.strictObject({
     .positive('must be more than 0')
     .lt(1, 'must be below 1')
     .optional(),
+  cacheLengths: z
+    .record(
+      z.string(),
+      z.strictObject({ before: z.string(), added: z.string() }, 'must be { before, added }'),
+      'must be an object of dimensions by method',
+    )
+    .optional(),
   run: z.custom<RunExport>((value) => typeof value === 'function', 'must be a function').optional(),
+  sessionOptions: z
+    .custom<SessionOptions>((value) => typeof value === 'function', 'must be a function')
+    .optional(),
   signal: abortSignal(),
 });
 
@@ -111,7 +138,7 @@ export async function checkExport(folder: string, given: CheckOptions): Promise<
     ...checkBudgets(folder, read, options.budgets ?? {}),
     checkConstants(manifest, options.constants ?? []),
     checkDuplicates(folder, manifest),
-    ...(await checkRounding(folder, manifest, options.model)),
+    ...(await checkRounding(folder, manifest, options)),
   ];
   const known = Object.entries(options.methods).filter(([name]) => name in manifest.methods);
   const methods = Object.fromEntries(known);

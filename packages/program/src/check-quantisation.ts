@@ -1,28 +1,34 @@
 /** Exports with quantised weights: what their weights stand for. */
 import { join } from 'node:path';
 import { mx, type Dtype, type MxArray } from '@mlx-runners/mlx-core';
-import { z } from 'zod';
-import type { Finding, ReloadableModel } from './check-export.js';
+import type { CheckOptions, Finding } from './check-export.js';
 import type { Manifest } from './format.js';
-import type { LinearQuantisation } from './passes/quantise-linears.js';
-
-const linearSchema = z.object({
-  linear: z.object({
-    bits: z.union([z.literal(4), z.literal(8)]),
-    groupSize: z.union([z.literal(32), z.literal(64), z.literal(128)]),
-  }),
-});
+import type { Packing } from './quantisation.js';
+import { weightUses, type WeightUses } from './weight-uses.js';
 
 /** Of scales and biases, which have the dtype of the weights. */
 const rounding: Partial<Record<Dtype, number>> = { float16: 2 ** -10, bfloat16: 2 ** -7 };
 
 /**
- * The most that rounding may change, as a share of the range of a group: one step, since MLX moves the steps so
- * that the largest value is one of them, and those at the other end may lie beyond the last.
+ * The most that rounding may change, as a share of the range of a group. Affine: one step, since MLX moves the steps
+ * so that the largest value is one of them, and those at the other end may lie beyond the last. Floats: half of the
+ * last step, whose place depends on how the scale is rounded, or what lies beyond it.
  */
-function mostOff(bits: number, dtype: Dtype): number {
-  return 1.001 / (2 ** bits - 1) + (rounding[dtype] ?? 0);
+function mostOff({ mode, bits }: Packing, dtype: Dtype): number {
+  switch (mode) {
+    case 'affine':
+      return 1.001 / (2 ** bits - 1) + (rounding[dtype] ?? 0);
+    case 'nvfp4':
+      return 1.001 / 11.25;
+    case 'mxfp4':
+      return 1.001 / 10;
+    case 'mxfp8':
+      return 1.001 / 34;
+  }
 }
+
+/** The range of a group below which scales of nvfp4, 8-bit floats, have fewer digits. */
+const smallestRange = { nvfp4: 2 * 6 * 2 ** -6, mxfp4: 1e-30, mxfp8: 1e-30, affine: 1e-30 };
 
 /**
  * Gives the model the weights that its quantised ones stand for. Finds how far they are from what they
@@ -31,27 +37,54 @@ function mostOff(bits: number, dtype: Dtype): number {
 export async function checkRounding(
   folder: string,
   manifest: Manifest,
-  model: ReloadableModel | undefined,
+  { model, methods }: Pick<CheckOptions, 'model' | 'methods'>,
 ): Promise<Finding[]> {
-  const { success, data } = linearSchema.safeParse(manifest.quantization);
-  if (!success || !model) return [];
-  const { linear } = data;
+  if (!manifest.quantization || !model) return [];
   const kept = storedNames(folder, manifest);
+  const uses = weightUses(methods, model.parameters);
   const rounded = new Map<string, MxArray>();
-  let largest = 0;
+  const largest = new Map<Packing, { count: number; error: number }>();
   for (const [name, weight] of model.parameters) {
-    if (kept.has(name) || !isQuantisable(weight, linear)) continue;
-    const { values, error } = mx.tidy(() => roundedWeight(weight, linear));
+    const packing = packingOfWeight(manifest.quantization, uses.get(name));
+    if (kept.has(name) || !packing || !isQuantisable(weight, packing)) continue;
+    const { values, error } = mx.tidy(() => roundedWeight(weight, packing));
     await mx.eval(values, error);
     rounded.set(name, values);
-    largest = Math.max(largest, Number((await error.data())[0]));
+    const before = largest.get(packing) ?? { count: 0, error: 0 };
+    const found = Number((await error.data())[0]);
+    largest.set(packing, { count: before.count + 1, error: Math.max(before.error, found) });
     error.dispose();
   }
   model.load(rounded);
-  const most = mostOff(linear.bits, manifest.dtype);
-  const percent = (share: number): string => `${(100 * share).toFixed(2)} %`;
-  const found = `${rounded.size}, off by ${percent(largest)} of their group's range, at most ${percent(most)}`;
-  return [{ what: `weights of ${linear.bits} bits`, ok: largest <= most, found }];
+  return [...largest].map(([packing, { count, error }]) => {
+    const most = mostOff(packing, manifest.dtype);
+    const found = `${count}, off by ${percent(error)} of their group's range, at most ${percent(most)}`;
+    return { what: whatOf(packing, manifest.quantization!), ok: error <= most, found };
+  });
+}
+
+type Quantization = NonNullable<Manifest['quantization']>;
+
+/** As the passes choose it. */
+function packingOfWeight(
+  { linear, encoder, embedding }: Quantization,
+  uses: WeightUses | undefined,
+): Packing | undefined {
+  if (!uses) return undefined;
+  if (uses.isTable) return embedding;
+  const inEncoder = encoder && uses.methods.every((method) => encoder.methods.includes(method));
+  return inEncoder ? encoder : linear;
+}
+
+function whatOf(packing: Packing, { encoder, embedding }: Quantization): string {
+  const { mode, bits } = packing;
+  const which =
+    packing === embedding ? ' of embeddings' : packing === encoder ? ' of the encoder' : '';
+  return `weights${which} of ${mode === 'affine' ? `${bits} bits` : mode}`;
+}
+
+function percent(share: number): string {
+  return `${(100 * share).toFixed(2)} %`;
 }
 
 function storedNames(folder: string, { weights }: Manifest): Set<string> {
@@ -61,25 +94,30 @@ function storedNames(folder: string, { weights }: Manifest): Set<string> {
   });
 }
 
-function isQuantisable({ dtype, shape }: MxArray, { groupSize }: LinearQuantisation): boolean {
+function isQuantisable({ dtype, shape }: MxArray, { groupSize }: Packing): boolean {
   return dtype.includes('float') && shape.length === 2 && shape[1] % groupSize === 0;
 }
 
 /** The weight as its codes have it, and the largest error. */
 function roundedWeight(
   weight: MxArray,
-  { bits, groupSize }: LinearQuantisation,
+  { mode, bits, groupSize }: Packing,
 ): { values: MxArray; error: MxArray } {
-  const [codes, scales, biases] = mx.quantize(weight, groupSize, bits);
-  const values = mx.dequantize(codes, scales, biases, groupSize, bits);
+  const [codes, scales, biases = null] = mx.quantize(weight, groupSize, bits, mode);
+  const packing = [groupSize, bits, mode, null] as const;
+  const values = mx.dequantize(codes, scales, biases, ...packing, weight.dtype);
   const [rows, columns] = weight.shape;
   const grouped = [rows, columns / groupSize, groupSize];
-  const off = values.astype('float32').subtract(weight.astype('float32')).abs().reshape(grouped);
-  const ranges = scales
-    .astype('float32')
-    .abs()
-    .multiply(2 ** bits - 1)
-    .reshape([rows, -1, 1]);
+  const exact = weight.astype('float32').reshape(grouped);
+  const off = values.astype('float32').reshape(grouped).subtract(exact).abs();
+  // Affine groups have their own ends, the others those of the largest value and its negative.
+  const ranges = biases
+    ? scales
+        .astype('float32')
+        .abs()
+        .multiply(2 ** bits - 1)
+    : exact.abs().max(-1).multiply(2);
   // A group of equal values has no range, and no errors.
-  return { values, error: off.divide(ranges.maximum(1e-30)).max() };
+  const divisors = ranges.maximum(smallestRange[mode]).reshape([rows, -1, 1]);
+  return { values, error: off.divide(divisors).max() };
 }

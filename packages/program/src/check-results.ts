@@ -1,10 +1,16 @@
 /** Whether an export computes what the eager model does. */
 import { mx, type Dtype, type MxArray } from '@mlx-runners/mlx-core';
-import { AbortedError, MlxRunnersError, throwIfAborted } from '@mlx-runners/mlx-core/errors';
+import {
+  AbortedError,
+  MlxRunnersError,
+  quoted,
+  throwIfAborted,
+  UsageError,
+} from '@mlx-runners/mlx-core/errors';
 import type { CheckOptions, ExportCall, Finding, RunExport } from './check-export.js';
-import { loadExport } from './exported-model.js';
+import { loadExport } from './load-export.js';
 import type { Manifest } from './format.js';
-import { tracesOf, type Arrays, type Method } from './method.js';
+import { allows, tracesOf, type Arrays, type Method } from './method.js';
 import { untracedSize } from './sampling.js';
 import { evaluateSize, type Sizes } from './sizes.js';
 
@@ -33,9 +39,11 @@ export async function checkResults(
   { dtype }: Manifest,
   options: CheckOptions,
 ): Promise<Finding[]> {
-  const { methods, run = runHere, signal } = options;
+  const { methods, sessionOptions, signal, cacheLengths = {} } = options;
+  const here: RunExport = (place, calls) => runExportHere(place, calls, { signal, sessionOptions });
+  const run = options.run ?? here;
   const tolerance = options.tolerance ?? tolerances[dtype] ?? defaultTolerance;
-  const steps = sequenceOf(methods);
+  const steps = sequenceOf(methods, cacheLengths);
   let actual: readonly Arrays[];
   try {
     actual = await run(folder, steps, signal);
@@ -55,25 +63,56 @@ export async function checkResults(
   return findings;
 }
 
-function sequenceOf(methods: CheckOptions['methods']): Step[] {
+function sequenceOf(
+  methods: CheckOptions['methods'],
+  cacheLengths: NonNullable<CheckOptions['cacheLengths']>,
+): Step[] {
   const traces = Object.entries(methods).flatMap(([method, each]) =>
     tracesOf(each).map((trace) => ({ method, trace, sizes: sizesOf(trace) })),
   );
+  let cached = 0;
   return Array.from({ length: rounds }, (_, round) =>
-    traces.map(({ method, trace, sizes: all }, i) => {
-      const sizes = all[round];
-      return {
-        method,
-        trace,
-        sizes,
-        inputs: {
-          ...exampleInputs(trace, sizes, round * traces.length + i),
-          ...ungiven(trace, sizes),
+    traces.flatMap(({ method, trace, sizes: all }, i): Step[] => {
+      const length = Object.hasOwn(cacheLengths, method) ? cacheLengths[method] : undefined;
+      const sizes = length ? following(trace, all[round], length, cached) : all[round];
+      // The cache is full.
+      if (!sizes) return [];
+      if (length) cached += sizes[length.added];
+      return [
+        {
+          method,
+          trace,
+          sizes,
+          inputs: {
+            ...exampleInputs(trace, sizes, round * traces.length + i),
+            ...ungiven(trace, sizes),
+          },
+          what: `${method}: results at ${JSON.stringify(sizes)}`,
         },
-        what: `${method}: results at ${JSON.stringify(sizes)}`,
-      };
+      ];
     }),
   ).flat();
+}
+
+/** Sizes with so many tokens in the cache, and as many added as were drawn, or as there is room for. */
+function following(
+  method: Method,
+  drawn: Sizes,
+  { before, added }: { before: string; added: string },
+  cached: number,
+): Sizes | undefined {
+  const dimensions = method.dimensions ?? {};
+  const unknown = [before, added].find((name) => !Object.hasOwn(dimensions, name));
+  if (unknown !== undefined) {
+    throw new UsageError(`cacheLengths: there is no dimension ${quoted(unknown)}.`);
+  }
+  if (cached > dimensions[before].max) return undefined;
+  const { min, multipleOf = 1 } = dimensions[added];
+  for (let count = drawn[added]; count >= min; count -= multipleOf) {
+    const sizes = { ...drawn, [before]: cached, [added]: count };
+    if (allows(method, sizes)) return sizes;
+  }
+  return undefined;
 }
 
 /** In the order in which callers go through them: a cache is read where an earlier call wrote. */
@@ -120,12 +159,19 @@ function eagerly(
   });
 }
 
-async function runHere(...[folder, calls, signal]: Parameters<RunExport>): Promise<Arrays[]> {
+/** Makes calls in one new session of an export, in this process, and gives the outputs of each. */
+export async function runExportHere(
+  folder: string,
+  calls: readonly ExportCall[],
+  { signal, sessionOptions }: Pick<CheckOptions, 'signal' | 'sessionOptions'> = {},
+): Promise<Arrays[]> {
   using model = loadExport(folder);
   using session = model.session();
+  const given = sessionOptions?.(model.manifest.constants) ?? {};
   const results: Arrays[] = [];
   for (const { method, inputs } of calls) {
-    results.push((await session.run(method, inputs, { signal })).outputs);
+    const options = Object.hasOwn(given, method) ? given[method] : {};
+    results.push((await session.run(method, inputs, { ...options, signal })).outputs);
   }
   return results;
 }

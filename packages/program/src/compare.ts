@@ -2,21 +2,15 @@
 import { ProgramError } from '@mlx-runners/mlx-core/errors';
 import { bytesOf } from '@mlx-runners/mlx-core/program';
 import type { MxArray } from '@mlx-runners/mlx-core';
-import type { Instruction } from './graph.js';
+import type { Argument, Instruction } from './graph.js';
 import type { Sizes } from './sizes.js';
 import type { Trace } from './trace.js';
 
 /** @throws ProgramError that says where two traces of a method part */
-export function checkSameStructure(first: Trace, other: Trace): void {
+export function checkSameCalls(first: Trace, other: Trace): void {
   const [a, b] = [first.graph.instructions, other.graph.instructions];
   for (let i = 0; i < Math.max(a.length, b.length); i++) {
-    const same =
-      i < a.length &&
-      i < b.length &&
-      a[i].op === b[i].op &&
-      a[i].results.length === b[i].results.length &&
-      shapeOfCall(a[i]) === shapeOfCall(b[i]);
-    if (same) continue;
+    if (i < a.length && i < b.length && sameCall(a[i], b[i])) continue;
     const said = (instruction: Instruction | undefined): string =>
       instruction === undefined
         ? 'nothing more is computed'
@@ -27,6 +21,10 @@ export function checkSameStructure(first: Trace, other: Trace): void {
         'Declare dimensions so that a branch is always or never taken, or export two traces.',
     );
   }
+}
+
+/** @throws ProgramError when they give other values, or under other names */
+export function checkSameResults(first: Trace, other: Trace): void {
   const results = ({ graph }: Trace): string =>
     [...graph.outputs, ...graph.states.map((state) => ({ ...state, value: state.next }))]
       .map(({ name, value }) => `${name} is value ${value}`)
@@ -39,14 +37,31 @@ export function checkSameStructure(first: Trace, other: Trace): void {
   }
 }
 
-/** What an instruction reads, and of which kinds its arguments are: all but the numbers in them. */
-function shapeOfCall({ args }: Instruction): string {
-  const kinds = args.map((arg) => {
-    if (typeof arg === 'number') return 'number';
-    if (typeof arg === 'object' && arg !== null && 'list' in arg) return arg.list.length;
-    return arg;
-  });
-  return JSON.stringify(kinds);
+/** Whether two calls differ in nothing but the numbers among their arguments. */
+export function sameCall(a: Call, b: Call): boolean {
+  return (
+    a.op === b.op &&
+    a.results.length === b.results.length &&
+    a.args.length === b.args.length &&
+    a.args.every((arg, i) => sameKind(arg, b.args[i]))
+  );
+}
+
+type Call = Omit<Instruction, 'source'>;
+
+function sameKind(a: Argument, b: Argument): boolean {
+  if (typeof a !== 'object' || a === null) {
+    return typeof a === 'number' ? typeof b === 'number' : a === b;
+  }
+  if (typeof b !== 'object' || b === null) return false;
+  if ('array' in a) return 'array' in b && a.array === b.array;
+  if ('list' in a) return 'list' in b && a.list.length === b.list.length;
+  return 'arrays' in a && 'arrays' in b && sameNumbers(a.arrays, b.arrays);
+}
+
+/** Of any length, without making texts of them. */
+export function sameNumbers(a: readonly unknown[], b: readonly unknown[]): boolean {
+  return a.length === b.length && a.every((value, i) => value === b[i]);
 }
 
 /** Whether two arrays hold the same; computes them, blocking. */

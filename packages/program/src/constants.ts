@@ -17,6 +17,13 @@ export class ConstantStore implements Constants {
   readonly #arrays = new Map<string, MxArray>();
   readonly #names = new Map<string, string>();
   readonly #byArray = new Map<MxArray, string>();
+  readonly #largestRead: number;
+  #unread = 0;
+
+  /** @param largestRead bytes; larger arrays are the same only when they are the same array */
+  constructor(largestRead = Infinity) {
+    this.#largestRead = largestRead;
+  }
 
   get(name: string): MxArray {
     return this.#arrays.get(name)!;
@@ -30,8 +37,7 @@ export class ConstantStore implements Constants {
   name(given: string, array: MxArray): string {
     const seen = this.#byArray.get(array);
     if (seen !== undefined) return seen;
-    // Of dtype and shape, too: the same bytes may be several constants.
-    const content = sha256(`${array.dtype}[${array.shape.join()}] ${sha256(bytesOf(array))}`);
+    const content = this.#contentOf(array);
     let name = this.#names.get(content);
     if (name === undefined) {
       const free = !given.startsWith(unnamed) && !this.#arrays.has(given);
@@ -41,6 +47,12 @@ export class ConstantStore implements Constants {
     }
     this.#byArray.set(array, name);
     return name;
+  }
+
+  #contentOf(array: MxArray): string {
+    if (array.nbytes > this.#largestRead) return `array-${this.#unread++}`;
+    // Of dtype and shape, too: the same bytes may be several constants.
+    return sha256(`${array.dtype}[${array.shape.join()}] ${sha256(bytesOf(array))}`);
   }
 
   /** The graph with stored names, and each content as one value. */

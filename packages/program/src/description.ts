@@ -2,22 +2,30 @@
 import { isDeepStrictEqual } from 'node:util';
 import { MxArray, UsageError, type Dtype } from '@mlx-runners/mlx-core';
 import { checkOptions } from '@mlx-runners/mlx-core/check-options';
-import { printable, quoted } from '@mlx-runners/mlx-core/errors';
+import { nameHint, printable, quoted } from '@mlx-runners/mlx-core/errors';
 import { dtypeNames } from '@mlx-runners/mlx-core/program';
 import { z } from 'zod';
 import { fileSize } from './files.js';
 import { filePath, methodName, type Manifest } from './format.js';
 import type { Method } from './method.js';
 import type { Pass } from './passes/pass.js';
-import type { LinearQuantisation } from './passes/quantise-linears.js';
+import { weightQuantisation, type WeightQuantisation } from './quantisation.js';
 
 export interface ExportDescription {
   /** Where it comes from: an id such as `openai/whisper-base`, a commit of it, and an SPDX licence. */
   model: { id: string; revision?: string; license?: string };
   /** Of activations and weights that are not quantised; it is published, and converts nothing. */
   dtype: Dtype;
-  /** Of linear layers, after all passes. */
-  qlinear?: LinearQuantisation;
+  /**
+   * Of linear layers, after all passes. What a checkpoint has packed already stays as it is; when nothing else is
+   * left to quantise, that is an error.
+   */
+  qlinear?: WeightQuantisation;
+  /** Of linear layers in `encoderMethods`; as `qlinear` unless given. */
+  qlinearEncoder?: WeightQuantisation;
+  encoderMethods?: readonly string[];
+  /** Of tables of embeddings. One that a linear layer reads too is quantised once, for both. */
+  qembedding?: WeightQuantisation;
   /** Published constants: context length, mask token … Anything that JSON can say. */
   constants?: Manifest['constants'];
   /**
@@ -39,7 +47,6 @@ const text = z
   .max(512, 'must be a text of at most 512 characters');
 
 const modelNames = 'must be an object with an id, and a revision and license if there are any';
-const quantisationNames = 'must be an object of bits and groupSize';
 
 const descriptionSchema = z.strictObject({
   model: z.strictObject(
@@ -47,15 +54,10 @@ const descriptionSchema = z.strictObject({
     modelNames,
   ),
   dtype: z.enum(dtypeNames, `must be one of ${dtypeNames.join(', ')}`),
-  qlinear: z
-    .strictObject(
-      {
-        bits: z.literal([4, 8], 'must be 4 or 8'),
-        groupSize: z.literal([32, 64, 128], 'must be 32, 64 or 128'),
-      },
-      quantisationNames,
-    )
-    .optional(),
+  qlinear: weightQuantisation.optional(),
+  qlinearEncoder: weightQuantisation.optional(),
+  encoderMethods: z.array(z.string(), 'must be a list of names of methods').optional(),
+  qembedding: weightQuantisation.optional(),
   constants: z
     .record(
       z.string(),
@@ -105,12 +107,15 @@ export interface OwnPaths {
  * The description as it can be exported, as far as that is known before tracing.
  *
  * @param call whose argument it is, for the message
+ * @param own what is written beside the description's files; nothing when no files are
  * @throws UsageError naming the first part that is unknown or wrong, and what would be right
  */
-export function checkDescription(call: string, given: unknown, own: OwnPaths): ExportDescription {
+export function checkDescription(call: string, given: unknown, own?: OwnPaths): ExportDescription {
   const description = checkOptions(call, descriptionSchema, given);
   checkNames(given as ExportDescription);
   checkParameters(description.parameters);
+  checkEncoderMethods(description);
+  if (!own) return description;
   checkPaths(description, own);
   for (const [path, source] of Object.entries(description.files ?? {})) {
     if (fileSize(source) !== undefined) continue;
@@ -135,6 +140,19 @@ function checkParameters(parameters: ReadonlyMap<unknown, unknown>): void {
     if (array instanceof MxArray) continue;
     const place = `parameters.${printable(name, 60)}`;
     throw new UsageError(`${place} must be an MxArray, not ${quoted(array)}.`);
+  }
+}
+
+function checkEncoderMethods(description: ExportDescription): void {
+  const { methods, encoderMethods = [], qlinearEncoder } = description;
+  const unknown = encoderMethods.find((name) => !Object.hasOwn(methods, name));
+  if (unknown !== undefined) {
+    throw new UsageError(
+      `encoderMethods: there is no method ${quoted(unknown)}: ${nameHint(unknown, Object.keys(methods))}`,
+    );
+  }
+  if (qlinearEncoder && encoderMethods.length === 0) {
+    throw new UsageError('qlinearEncoder goes with encoderMethods, and this model has no encoder.');
   }
 }
 

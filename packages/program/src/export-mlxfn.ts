@@ -59,7 +59,7 @@ export async function exportMlxfn(
   });
   const sizes = sizesOfMethods(description.methods, givenSizes);
   checkReplaceable(folder);
-  const { programs, constants, states } = await traceModel(description, signal);
+  const { programs, constants, states } = await traceModel(description, { signal });
   const { tables, methods: lowered } = lower(programs, states, constants);
   const native = new NativeProgram(tables);
   try {

@@ -6,10 +6,11 @@ import { checkOptions } from '@mlx-runners/mlx-core/check-options';
 import { z } from 'zod';
 import { checkDescription, type ExportDescription } from './description.js';
 import { DraftFiles } from './draft-files.js';
-import { loadExport } from './exported-model.js';
+import { loadExport } from './load-export.js';
 import type { FileFacts } from './files.js';
 import { formatVersion, manifestName, programPath, weightsName, type Manifest } from './format.js';
 import { abortSignal } from './option-schemas.js';
+import { packingOf } from './quantisation.js';
 import { checkedFolder, manifestHash } from './read-export.js';
 import { checkReplaceable, replaceFolder } from './replace-folder.js';
 import { programText } from './serialise.js';
@@ -41,7 +42,7 @@ export async function exportModel(
     others: [manifestName, weightsName],
   });
   checkReplaceable(folder);
-  const model = await traceModel(description, signal);
+  const model = await traceModel(description, { signal });
   return replaceFolder(folder, async (draft) => {
     const files = new DraftFiles(draft, signal);
     for (const program of model.programs) {
@@ -79,14 +80,29 @@ function manifestOf(
 }
 
 /** Where an export comes from, and what is published of it. */
-export function originOf({
-  model,
-  dtype,
-  qlinear,
-  constants = {},
-}: ExportDescription): Pick<Manifest, 'mlx' | 'model' | 'dtype' | 'quantization' | 'constants'> {
-  const quantization = qlinear ? { linear: { ...qlinear } } : null;
-  return { mlx: mx.buildInfo().mlx, model, dtype, quantization, constants };
+export function originOf(
+  description: ExportDescription,
+): Pick<Manifest, 'mlx' | 'model' | 'dtype' | 'quantization' | 'constants'> {
+  const { model, dtype, constants = {} } = description;
+  return {
+    mlx: mx.buildInfo().mlx,
+    model,
+    dtype,
+    quantization: quantizationOf(description),
+    constants,
+  };
+}
+
+function quantizationOf(description: ExportDescription): Manifest['quantization'] {
+  const { qlinear, qlinearEncoder, encoderMethods = [], qembedding } = description;
+  if (!qlinear && !qlinearEncoder && !qembedding) return null;
+  return {
+    ...(qlinear && { linear: packingOf(qlinear) }),
+    ...(qlinearEncoder && {
+      encoder: { ...packingOf(qlinearEncoder), methods: [...encoderMethods] },
+    }),
+    ...(qembedding && { embedding: packingOf(qembedding) }),
+  };
 }
 
 /** What the loader refuses is refused now, with its reasons and under the folder's own name. */

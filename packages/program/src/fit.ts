@@ -1,7 +1,7 @@
 /** Several traces of one method become one graph, in which sizes are expressions of the dimensions. */
 import { ProgramError } from '@mlx-runners/mlx-core/errors';
 import { opRows, type OpRow } from '@mlx-runners/mlx-core/program';
-import { at, place } from './compare.js';
+import { at, place, sameNumbers } from './compare.js';
 import type { Argument, ArrayType, Graph, Instruction } from './graph.js';
 import type { Method } from './method.js';
 import { SizeFitter } from './size-fitter.js';
@@ -122,21 +122,28 @@ export function misprediction(
   for (const [index, { args, results, ...instruction }] of graph.instructions.entries()) {
     for (const [position, arg] of args.entries()) {
       const found = instructions[index]?.args[position];
-      if (JSON.stringify(resolved(arg, evaluate)) === JSON.stringify(found)) continue;
+      if (found !== undefined && isPredicted(arg, found, evaluate)) continue;
       return `${place({ ...instruction, args, results })}: ${argumentName(instruction.op, position)}`;
     }
     for (const value of results) {
       const predicted = graph.types.get(value)!.shape.map(evaluate);
-      if (predicted.join() === trace.graph.types.get(value)?.shape.join()) continue;
+      if (sameNumbers(predicted, trace.graph.types.get(value)?.shape ?? [])) continue;
       return `${place({ ...instruction, args, results })}: the shape of its result`;
     }
   }
   return undefined;
 }
 
-/** An argument as a trace of one size has it. */
-function resolved(arg: Argument, evaluate: (size: Size) => number): Argument {
-  if (typeof arg !== 'object' || arg === null) return arg;
-  if ('size' in arg) return evaluate(arg.size);
-  return 'list' in arg ? { list: arg.list.map(evaluate) } : arg;
+/** Whether an argument comes out as a trace of one size has it. Traces have the same structure. */
+function isPredicted(arg: Argument, found: Argument, evaluate: (size: Size) => number): boolean {
+  if (typeof arg === 'number') return Object.is(arg, found);
+  if (typeof arg !== 'object' || arg === null) return arg === found;
+  if ('size' in arg) return evaluate(arg.size) === found;
+  if (!('list' in arg)) return true;
+  return (
+    typeof found === 'object' &&
+    found !== null &&
+    'list' in found &&
+    sameNumbers(arg.list.map(evaluate), found.list)
+  );
 }

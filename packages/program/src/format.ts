@@ -5,6 +5,7 @@
 import { printable } from '@mlx-runners/mlx-core/errors';
 import { dtypeNames } from '@mlx-runners/mlx-core/program';
 import { z } from 'zod';
+import { packingFile } from './quantisation.js';
 import type { Size } from './sizes.js';
 
 /** Of manifest and programs. Raised when an older reader would misunderstand them. */
@@ -126,7 +127,15 @@ export const manifestFile = z.strictObject({
     license: name.optional(),
   }),
   dtype,
-  quantization: z.record(name, z.json()).nullable(),
+  /** Of weights that the export quantised; those that a checkpoint has packed itself are not among them. */
+  quantization: z
+    .strictObject({
+      linear: packingFile.optional(),
+      /** Of linear layers in some methods, when it is another. */
+      encoder: packingFile.extend({ methods: z.array(methodName) }).optional(),
+      embedding: packingFile.optional(),
+    })
+    .nullable(),
   /** What callers need to know: context length, mask token … */
   constants: z.record(name, z.json()),
   states: z.record(name, z.strictObject({ dtype, shape: fixedShape })),

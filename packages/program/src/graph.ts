@@ -83,11 +83,23 @@ export function operand(arg: Argument | undefined): number | undefined {
 
 /** The values that an instruction reads, in order. */
 export function operands({ args }: Pick<Instruction, 'args'>): number[] {
-  return args.flatMap((arg) => {
-    if (typeof arg !== 'object' || arg === null) return [];
-    if ('array' in arg) return [arg.array];
-    return 'arrays' in arg ? arg.arrays : [];
-  });
+  const values: number[] = [];
+  for (const arg of args) {
+    if (typeof arg !== 'object' || arg === null) continue;
+    if ('array' in arg) values.push(arg.array);
+    else if ('arrays' in arg) values.push(...arg.arrays);
+  }
+  return values;
+}
+
+/** How often each value is read, by instructions and as a result of the method. */
+export function countUses(graph: Graph): Map<number, number> {
+  const uses = new Map<number, number>();
+  const count = (value: number): void => void uses.set(value, (uses.get(value) ?? 0) + 1);
+  for (const instruction of graph.instructions) operands(instruction).forEach(count);
+  for (const { value } of graph.outputs) count(value);
+  for (const { next } of graph.states) count(next);
+  return uses;
 }
 
 /** The same argument with other values. */

@@ -6,18 +6,16 @@ export {
   type Finding,
   type ReloadableModel,
   type RunExport,
+  type SessionOptions,
 } from './check-export.js';
+export { runExportHere } from './check-results.js';
 export type { ExportDescription } from './description.js';
-export {
-  loadExport,
-  type CallOptions,
-  type CallResult,
-  type ExportedModel,
-  type Session,
-} from './exported-model.js';
+export { compileModel, type CompileOptions } from './compile-model.js';
 export { exportMlxfn, type MlxfnOptions } from './export-mlxfn.js';
 export { exportModel, type ExportOptions } from './export-model.js';
 export { formatVersion, jsonSchemas, type Manifest, type ProgramFile } from './format.js';
+export type { GenerateOptions } from './generate.js';
+export type { GeneratedTokens } from '@mlx-runners/mlx-core/program';
 export type {
   Argument,
   ArrayType,
@@ -32,11 +30,20 @@ export {
   formatMlxfn,
   formatReport,
   inspectExport,
+  inUnits,
   type ExportReport,
   type TraceReport,
 } from './inspect.js';
+export { loadExport, type ExportedModel } from './load-export.js';
 export type { Arrays, Method, MethodInput } from './method.js';
 export type { MlxfnManifest, MlxfnMethod } from './mlxfn-format.js';
+export {
+  packingOf,
+  quantisationTypes,
+  type Packing,
+  type QuantisationType,
+  type WeightQuantisation,
+} from './quantisation.js';
 export { isExport, readExport, verifyFiles } from './read-export.js';
 export { formatSize, type Size, type SizeOperator, type Sizes } from './sizes.js';
 export { traceMethod, type TracedMethod, type TraceOptions } from './trace-method.js';
@@ -49,7 +56,14 @@ export { mergeConstants } from './passes/merge-constants.js';
 export { mergeLinears } from './passes/merge-linears.js';
 export { allPasses } from './passes/optimise.js';
 export type { Constants, Pass } from './passes/pass.js';
-export { quantiseLinears, type LinearQuantisation } from './passes/quantise-linears.js';
+export { quantiseWeights, type WeightPackings } from './passes/quantise-weights.js';
 export { foldViews } from './passes/views.js';
+export {
+  ProgramModel,
+  type CallOptions,
+  type CallResult,
+  type ProgramManifest,
+  type Session,
+} from './program-model.js';
 export { ProfileSummary, type SessionProfile } from './profile.js';
 export { assignSlots, type SlotAssignment } from './slots.js';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { mx, type Dtype } from '@mlx-runners/mlx-core';
 import { printable } from '@mlx-runners/mlx-core/errors';
 import { itemSizes } from '@mlx-runners/mlx-core/program';
-import { modelOf } from './exported-model.js';
+import { modelOf } from './load-export.js';
 import type { Manifest, TraceFile } from './format.js';
 import { peakBytes } from './memory-estimate.js';
 import type { MlxfnManifest, MlxfnMethod } from './mlxfn-format.js';
@@ -87,7 +87,7 @@ function weightBytes(folder: string, manifest: Manifest): ExportReport['weightBy
 const units = ['kB', 'MB', 'GB', 'TB'];
 
 /** `640 bytes`, `1.50 kB`, `23.4 MB`: three digits. */
-function inUnits(bytes: number): string {
+export function inUnits(bytes: number): string {
   const unit = units.findLastIndex((_, i) => bytes >= 1000 ** (i + 1));
   if (unit === -1) return `${bytes} bytes`;
   const value = bytes / 1000 ** (unit + 1);
@@ -106,9 +106,7 @@ export function formatReport({
   const lines = [
     `${formatOrigin(model)}; ${dtype}; format ${manifest.formatVersion}, MLX ${mlx}`,
     `weights ${ofDtypes.join(', ') || 'none'}; states ${inUnits(sums.stateBytes)}; all files ${inUnits(sums.bytes)}`,
-    ...Object.entries(constants).map(
-      ([name, value]) => `  ${name}: ${printable(JSON.stringify(value))}`,
-    ),
+    ...Object.entries(constants).map(([name, value]) => `  ${name}: ${formatConstant(value)}`),
   ];
   for (const [name, { traces }] of Object.entries(methods)) {
     const { inputs, outputs } = manifest.methods[name];
@@ -132,6 +130,14 @@ export function formatMlxfn({ model, dtype, mlx, methods, files }: MlxfnManifest
     );
   }
   return `${lines.join('\n')}\n`;
+}
+
+/** As JSON; lists of equal values, such as one for each layer, as `30 x 3`. */
+function formatConstant(value: unknown): string {
+  const values: readonly unknown[] = Array.isArray(value) ? value : [];
+  const [first, ...others] = values.map((each) => JSON.stringify(each));
+  const areEqual = others.length > 0 && others.every((each) => each === first);
+  return printable(areEqual ? `${values.length} x ${first}` : JSON.stringify(value));
 }
 
 function formatOrigin({ id, revision, license }: Manifest['model']): string {

@@ -15,7 +15,7 @@ const views = new Set([
   ...['reshape', 'transpose', 'swapaxes', 'moveaxis', 'slice', 'split', 'splitAt', 'expandDims'],
   ...['squeeze', 'broadcastTo', 'asStrided', 'flatten', 'unflatten', 'view', 'stopGradient'],
   // Written in place where it is a state, as it mostly is.
-  'sliceUpdate',
+  ...['sliceUpdate', 'kvCacheUpdate'],
 ]);
 
 // Those of which a result takes over an operand's memory, when nothing else needs that.

@@ -11,12 +11,23 @@ const fewSizes = 48;
 const smallSteps = [0, 1, 2, 3, 5, 7, 10, 13];
 // So that none leaves out a wide range.
 const drawnCount = 20;
+// Where the code is known to be right.
+const fewDrawn = 2;
 // Of the numbers in a graph.
 const familiarCount = 4;
 
 /** All sizes when they are few; else small ones, corners, and some at random, none of them twice. */
 export function traceSizes(domain: Domain): Sizes[] {
   return domain.all(fewSizes) ?? distinct([...smallSizes(domain), ...drawn(domain, 1)]);
+}
+
+/** As few as tell dimensions apart: the smallest and the largest, one step of each dimension, and some at random. */
+export function fewTraceSizes(domain: Domain): Sizes[] {
+  const { smallest, axes } = domain;
+  if (!smallest) return [];
+  const stepped = axes.flatMap((axis) => domain.stepped(smallest, axis, [1]));
+  const largest = domain.corners().slice(0, 1);
+  return distinct([smallest, ...stepped, ...largest, ...drawn(domain, 1).slice(0, fewDrawn)]);
 }
 
 /** A size that differs from run to run, and from those of `traceSizes` where the method has others. */

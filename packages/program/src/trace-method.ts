@@ -14,7 +14,7 @@ import { Domain } from './domain.js';
 import { fitTraces, misprediction } from './fit.js';
 import type { Graph } from './graph.js';
 import type { Method } from './method.js';
-import { familiarSizes, traceSizes } from './sampling.js';
+import { familiarSizes, fewTraceSizes, traceSizes } from './sampling.js';
 import { evaluateSize, type Sizes } from './sizes.js';
 import { disposeMade, trace, type Constant, type Trace } from './trace.js';
 
@@ -28,6 +28,8 @@ export interface TraceOptions {
   /** Of the model's parameters. */
   names?: ReadonlyMap<MxArray, string>;
   signal?: AbortSignal;
+  /** False: at a few sizes, for a method that is known to be right. */
+  thorough?: boolean;
 }
 
 // Each rules out at least one expression that fits what came before.
@@ -50,9 +52,13 @@ export async function traceMethod(
   const domain = new Domain(method);
   const tracer = new Tracer(name, method, options);
   try {
-    await tracer.traceAt(traceSizes(domain));
-    tracer.checkRepeatable();
-    await tracer.traceAt(familiarSizes(domain, tracer.first.graph));
+    if (options.thorough ?? true) {
+      await tracer.traceAt(traceSizes(domain));
+      tracer.checkRepeatable();
+      await tracer.traceAt(familiarSizes(domain, tracer.first.graph));
+    } else {
+      await tracer.traceAt(fewTraceSizes(domain));
+    }
     for (let round = 0; ; round++) {
       const graph = explained(name, () => fitTraces(method, tracer.traces));
       const traced = tracer.traces.map(({ sizes }) => sizes);

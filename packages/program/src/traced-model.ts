@@ -8,9 +8,11 @@ import type { Graph } from './graph.js';
 import { tracesOf } from './method.js';
 import { removeDeadCode } from './passes/dead-code.js';
 import { mergeConstants } from './passes/merge-constants.js';
-import { allPasses } from './passes/optimise.js';
+import { allPasses, passesInMemory } from './passes/optimise.js';
 import type { Pass } from './passes/pass.js';
-import { quantiseLinears } from './passes/quantise-linears.js';
+import { quantiseWeights } from './passes/quantise-weights.js';
+import { packingOf } from './quantisation.js';
+import { checkQuantised } from './quantised-programs.js';
 import { serialise } from './serialise.js';
 import { traceMethod } from './trace-method.js';
 
@@ -21,13 +23,22 @@ export interface TracedModel {
   states: Manifest['states'];
 }
 
+export interface TraceModelOptions {
+  signal?: AbortSignal;
+  /** For a program that is not written: quickly, and of the very arrays that the model has. */
+  inMemory?: boolean;
+}
+
+// Smaller ones are told apart by their contents, also in memory.
+const smallBytes = 64 * 1024;
+
 /** @throws ProgramError that names op, argument and source line of what can't be traced */
 export async function traceModel(
   description: ExportDescription,
-  signal: AbortSignal | undefined,
+  options: TraceModelOptions,
 ): Promise<TracedModel> {
-  const store = new ConstantStore();
-  const programs = await tracedPrograms(description, store, signal);
+  const store = new ConstantStore(options.inMemory ? smallBytes : Infinity);
+  const programs = await tracedPrograms(description, store, options);
   const constants = new Map(namesOfConstants(programs).map((name) => [name, store.get(name)]));
   return { programs, constants, states: statesOf(description) };
 }
@@ -35,17 +46,18 @@ export async function traceModel(
 async function tracedPrograms(
   description: ExportDescription,
   store: ConstantStore,
-  signal: AbortSignal | undefined,
+  { signal, inMemory = false }: TraceModelOptions,
 ): Promise<ProgramFile[]> {
   // Of tied parameters the first name counts.
   const named = [...description.parameters].reverse();
   const names = new Map(named.map(([name, array]) => [array, name]));
-  const passes = passesOf(description);
+  const options = { names, signal, thorough: !inMemory };
   const programs: ProgramFile[] = [];
   for (const [name, method] of Object.entries(description.methods)) {
+    const passes = passesOf(description, name, inMemory ? passesInMemory : allPasses);
     const graphs: Graph[] = [];
     for (const each of checkedTraces(name, method)) {
-      const { graph, constants } = await traceMethod(name, each, { names, signal });
+      const { graph, constants } = await traceMethod(name, each, options);
       graphs.push(
         passes.reduce((result, pass) => pass(result, store), store.adopt(graph, constants)),
       );
@@ -53,12 +65,25 @@ async function tracedPrograms(
     checkSameOutputs(name, graphs);
     programs.push(serialise(name, graphs));
   }
+  checkQuantised(description, programs);
   return programs;
 }
 
-function passesOf({ passes = allPasses, qlinear }: ExportDescription): readonly Pass[] {
+function passesOf(
+  description: ExportDescription,
+  method: string,
+  usual: readonly Pass[],
+): readonly Pass[] {
+  const { passes = usual, qlinear, qlinearEncoder, encoderMethods, qembedding } = description;
+  const isEncoder = encoderMethods?.includes(method) ?? false;
+  const ofLinear = isEncoder ? (qlinearEncoder ?? qlinear) : qlinear;
+  if (!ofLinear && !qembedding) return passes;
+  const packings = {
+    linear: ofLinear && packingOf(ofLinear),
+    embedding: qembedding && packingOf(qembedding),
+  };
   // The weights that were quantised are not needed any more.
-  return qlinear ? [...passes, quantiseLinears(qlinear), mergeConstants, removeDeadCode] : passes;
+  return [...passes, quantiseWeights(packings), mergeConstants, removeDeadCode];
 }
 
 function namesOfConstants(programs: readonly ProgramFile[]): string[] {

@@ -127,5 +127,8 @@ test('the report of an export', async () => {
   expect(text).toContain('test/model; float32; format 1');
   expect(text).toContain('step(x: float32[1, T, 8]) → y: float32[1, T, 8]');
   expect(text).toContain('  T 1 to 8; past 0 to 15\n');
+  const constants = { kvHeads: [3, 3, 3], windows: [0, 512] };
+  const withLists = formatReport({ ...report, manifest: { ...report.manifest, constants } });
+  expect(withLists).toContain('\n  kvHeads: 3 x 3\n  windows: [0,512]\n');
   expect(text).toContain('  2 instructions, 1 temporary slots, about 16 bytes to 320 bytes');
 });

@@ -7,7 +7,7 @@ import {
   type CheckOptions,
   type ExportCall,
   type Finding,
-  type LinearQuantisation,
+  type WeightQuantisation,
   type Method,
 } from '@mlx-runners/program';
 import { join } from 'node:path';
@@ -167,7 +167,7 @@ test('an abort ends it', async () => {
 
 /** A linear layer that can be given other weights, and its quantised export. */
 async function quantisedExport(
-  qlinear: LinearQuantisation,
+  qlinear: WeightQuantisation,
 ): Promise<{ folder: string; options: CheckOptions; loaded: string[] }> {
   const layer = { weight: normal(4, [32, 64]), bias: normal(5, [32]) };
   const linear: Method = {
@@ -191,24 +191,66 @@ async function quantisedExport(
   return { folder, options: { methods: { linear }, model: { parameters: all, load } }, loaded };
 }
 
-test.each<LinearQuantisation>([
-  { bits: 4, groupSize: 32 },
-  { bits: 8, groupSize: 64 },
+test.each<WeightQuantisation>([
+  { type: '4w', groupSize: 32 },
+  { type: '8w', groupSize: 64 },
+  { type: 'nvfp4' },
+  { type: 'mxfp4' },
+  { type: 'mxfp8' },
 ])('a quantised export computes what the model does with the same weights: %j', async (qlinear) => {
   const { folder, options, loaded } = await quantisedExport(qlinear);
   const findings = await checkExport(folder, options);
   expect(findings.filter(({ ok }) => !ok)).toEqual([]);
   expect(loaded).toEqual(['weight']);
   const { found: rounding } = findings.find(
-    ({ what }) => what === `weights of ${qlinear.bits} bits`,
+    ({ what }) => what === `weights of ${qlinear.type.replace('w', ' bits')}`,
   )!;
   expect(rounding).toMatch(
-    /^1, off by \d\.\d\d % of their group's range, at most (6\.67|0\.39) %$/,
+    /^1, off by \d\.\d\d % of their group's range, at most (6\.67|0\.39|8\.90|10\.01|2\.94) %$/,
   );
 });
 
 test('a quantised export is not what the model computes otherwise', async () => {
-  const { folder, options } = await quantisedExport({ bits: 4, groupSize: 32 });
+  const { folder, options } = await quantisedExport({ type: '4w', groupSize: 32 });
   const failed = await failures(folder, { methods: options.methods });
   expect(failed.map(({ what }) => what)).toEqual(Array(2).fill('linear: results at {}'));
+});
+
+test('calls of methods with a cache follow one another, as far as there is room', async () => {
+  const { method, parameters } = cachedAttention();
+  const once = { ...method, dimensions: { ...method.dimensions, T: { min: 1, max: 1 } } };
+  const methods = { step: [once, method] };
+  const folder = await exported(methods, parameters);
+  const asked: unknown[] = [];
+  const cacheLengths = { step: { before: 'past', added: 'T' } };
+  const findings = await checkExport(folder, {
+    methods,
+    cacheLengths,
+    sessionOptions: (constants) => {
+      asked.push(constants);
+      return { step: { profile: true } };
+    },
+  });
+  expect(findings.filter(({ ok }) => !ok)).toEqual([]);
+  expect(asked).toEqual([{}]);
+  const sizes = findings.flatMap(({ what }) => {
+    const found = /^step: results at (.*)$/.exec(what);
+    return found ? [JSON.parse(found[1]) as { T: number; past: number }] : [];
+  });
+  let length = 0;
+  for (const { T, past } of sizes) {
+    expect(past).toBe(length);
+    length += T;
+  }
+  expect(sizes.length).toBeGreaterThanOrEqual(3);
+  expect(length).toBeLessThanOrEqual(16);
+});
+
+test('a cache whose length no dimension says is refused', async () => {
+  const { method, parameters } = cachedAttention();
+  const folder = await exported({ step: method }, parameters);
+  const cacheLengths = { step: { before: 'position', added: 'T' } };
+  await expect(checkExport(folder, { methods: { step: method }, cacheLengths })).rejects.toThrow(
+    'cacheLengths: there is no dimension "position".',
+  );
 });

@@ -82,16 +82,30 @@ test.each<[string, Record<string, unknown>, string | RegExp]>([
   ['a circle', { constants: circle }, /^constants.* must be what JSON can say/],
   ['a list of constants', { constants: [1] }, 'constants must be an object, not [ 1 ].'],
   [
-    'bits of another number',
-    { qlinear: { bits: 3, groupSize: 64 } },
-    'qlinear.bits must be 4 or 8, not 3.',
+    'a quantisation that there is not',
+    { qlinear: { type: '3w' } },
+    "qlinear.type must be one of 4w, 8w, nvfp4, mxfp4, mxfp8, not '3w'.",
   ],
   [
     'groups of another size',
-    { qlinear: { bits: 4, groupSize: 16 } },
+    { qlinear: { type: '4w', groupSize: 16 } },
     'qlinear.groupSize must be 32, 64 or 128, not 16.',
   ],
-  ['no groups', { qlinear: { bits: 4 } }, /^qlinear\.groupSize must be .*, not undefined\.$/],
+  [
+    'groups of a size that is fixed',
+    { qembedding: { type: 'nvfp4', groupSize: 32 } },
+    'qembedding.groupSize must be 16, not 32.',
+  ],
+  [
+    'an encoder that is no method',
+    { encoderMethods: ['runs'] },
+    'encoderMethods: there is no method "runs": did you mean run?',
+  ],
+  [
+    'the quantisation of no encoder',
+    { qlinearEncoder: { type: '4w' } },
+    'qlinearEncoder goes with encoderMethods, and this model has no encoder.',
+  ],
   [
     'a pass that is none',
     { passes: ['dead-code'] },

@@ -119,7 +119,7 @@ test.each([
     dtype: 'float32',
     methods: { run: method },
     parameters: new Map(Object.entries({ large, tied, other, bias })),
-    qlinear: { bits, groupSize: 32 },
+    qlinear: { type: `${bits}w`, groupSize: 32 },
   });
   const { tensors } = mx.loadSafetensors(join(folder, 'weights.safetensors'));
   const parts = ['codes', 'scales', 'biases'];
@@ -128,7 +128,9 @@ test.each([
   );
   expect(tensors.get('large.codes')!.nbytes).toBe((96 * 64 * bits) / 8);
   const exportedModel = loadExport(folder);
-  expect(exportedModel.manifest.quantization).toEqual({ linear: { bits, groupSize: 32 } });
+  expect(exportedModel.manifest.quantization).toEqual({
+    linear: { mode: 'affine', bits, groupSize: 32 },
+  });
   const ids = mx.array([0, 5, 63], null, 'int32');
   const { outputs } = await exportedModel.session().run('run', { ids });
   const eager = await numbers(method.run({ ids }, {}, {}).y);
@@ -155,7 +157,7 @@ test('quantised layers whose parts are equal store them once', async () => {
       },
     },
     parameters: new Map(Object.entries(parameters)),
-    qlinear: { bits: 4, groupSize: 32 },
+    qlinear: { type: '4w' },
   });
   const { tensors } = mx.loadSafetensors(join(folder, 'weights.safetensors'));
   expect([...tensors.keys()].filter((name) => name.endsWith('.codes'))).toEqual(['once.codes']);

@@ -179,12 +179,12 @@ describe('in Python', () => {
     };
     const description = {
       ...described({ run: method }, { table, first, bias, second }),
-      qlinear: { bits, groupSize: 32 },
+      qlinear: { type: `${bits}w`, groupSize: 32 },
     } as const;
     const inputs = { ids: mx.array([5, 0, 63]).astype('int32') };
     await compare(description, [{ inputs }]);
     const { folder, manifest } = await written(description);
-    expect(manifest.quantization).toEqual({ linear: { bits, groupSize: 32 } });
+    expect(manifest.quantization).toEqual({ linear: { mode: 'affine', bits, groupSize: 32 } });
     const file = readFileSync(join(folder, 'run.mlxfn'), 'latin1');
     expect(file.match(/QuantizedMatmul/g)).toHaveLength(2);
   });

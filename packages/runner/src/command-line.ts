@@ -121,9 +121,12 @@ function stacks(error: Error): string {
 /**
  * Tells the user of a failure that does not end the program, in one line; with `--verbose` also
  * where it comes from.
+ *
+ * @param about which of several things has failed
  */
-export function printError(error: unknown): void {
-  process.stderr.write(`error: ${describe(error)}\n`);
+export function printError(error: unknown, about?: string): void {
+  const of = about === undefined ? '' : `${oneLine(about)}: `;
+  process.stderr.write(`error: ${of}${describe(error)}\n`);
   if (verbose && error instanceof Error) process.stderr.write(`${stacks(error)}\n`);
 }
 

@@ -8,11 +8,12 @@ import { ProgramError, throwIfAborted } from '@mlx-runners/mlx-core/errors';
 import {
   checkExport,
   exportModel,
-  loadExport,
+  runExportHere,
   type Arrays,
   type ExportCall,
   type Finding,
   type RunExport,
+  type SessionOptions,
 } from '@mlx-runners/program';
 import type { Command } from 'commander';
 import type { ExportSubject } from './export-commands.js';
@@ -21,7 +22,7 @@ import { interruptSignal, onInterrupt } from './interruption.js';
 const runCommand = 'run-export';
 
 export async function checkSubject(
-  { description, budgets, load }: ExportSubject,
+  { description, budgets, load, eager, cacheLengths }: ExportSubject,
   constants: readonly string[] | undefined,
 ): Promise<Finding[]> {
   const scratch = mkdtempSync(join(tmpdir(), 'export-check-'));
@@ -32,7 +33,8 @@ export async function checkSubject(
     const folder = join(scratch, 'model');
     await exportModel(folder, description, { signal });
     return await checkExport(folder, {
-      methods: description.methods,
+      methods: eager ?? description.methods,
+      cacheLengths,
       model: { parameters: description.parameters, load },
       budgets,
       constants,
@@ -95,28 +97,28 @@ function byCall(tensors: ReadonlyMap<string, MxArray>, count: number): Arrays[] 
 }
 
 /** Adds the command that `export-check` starts in a new process. */
-export function addRunExportCommand(program: Command): void {
+export function addRunExportCommand(program: Command, sessionOptions?: SessionOptions): void {
   program
     .command(runCommand, { hidden: true })
     .argument('<folder>')
     .argument('<inputs>', 'safetensors: arrays, and calls in the metadata')
     .argument('<outputs>', 'safetensors, written')
-    .action(runExport);
+    .action((...paths: [folder: string, inputs: string, outputs: string]) =>
+      runExport(paths, sessionOptions),
+    );
 }
 
-async function runExport(folder: string, inputs: string, outputs: string): Promise<void> {
+async function runExport(
+  [folder, inputs, outputs]: readonly [folder: string, inputs: string, outputs: string],
+  sessionOptions?: SessionOptions,
+): Promise<void> {
   const { tensors, metadata } = mx.loadSafetensors(inputs);
   const calls = JSON.parse(metadata.calls) as { method: string; sizes: Record<string, number> }[];
   const arrays = byCall(tensors, calls.length);
-  using model = loadExport(folder);
-  using session = model.session();
+  const all = calls.map(({ method, sizes }, i) => ({ method, inputs: { ...arrays[i], ...sizes } }));
   const made: Arrays = {};
-  for (const [i, { method, sizes }] of calls.entries()) {
-    const { outputs: results } = await session.run(
-      method,
-      { ...arrays[i], ...sizes },
-      { signal: interruptSignal() },
-    );
+  const options = { signal: interruptSignal(), sessionOptions };
+  for (const [i, results] of (await runExportHere(folder, all, options)).entries()) {
     for (const [name, array] of Object.entries(results)) made[`${i}.${name}`] = array;
   }
   mx.saveSafetensors(outputs, made);

@@ -1,7 +1,7 @@
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { mx } from '@mlx-runners/mlx-core';
-import { ProgramError, UsageError } from '@mlx-runners/mlx-core/errors';
+import { printable, ProgramError, UsageError } from '@mlx-runners/mlx-core/errors';
 import {
   exportMlxfn,
   exportModel,
@@ -10,18 +10,25 @@ import {
   inspectExport,
   isExport,
   verifyFiles,
+  type CheckOptions,
   type ExportBudgets,
   type ExportDescription,
-  type LinearQuantisation,
   type ReloadableModel,
+  type SessionOptions,
 } from '@mlx-runners/program';
 import type { TransferOptions } from '@mlx-runners/hub';
 import { Option, type Command } from 'commander';
 import { EXIT_FAILURE } from './command-line.js';
 import { addRunExportCommand, checkSubject, formatFindings } from './export-check.js';
 import { interruptSignal } from './interruption.js';
-import { nonEmpty, oneOf } from './option-values.js';
+import { nonEmpty } from './option-values.js';
 import { downloadProgress } from './progress.js';
+import {
+  quantisationNames,
+  quantisationOf,
+  withQuantisationOptions,
+  type QuantisationOptions,
+} from './quantisation-options.js';
 import type { RunnerManifest } from './runner-json.js';
 import { choice, withModelOptions, type ModelOptions } from './shared-options.js';
 import { parseSizes, type SizesOfMethods } from './sizes-option.js';
@@ -32,45 +39,29 @@ export interface ExportSubject extends Pick<ReloadableModel, 'load'> {
   description: ExportDescription;
   /** What the export may cost. Those of runner.json are for models with as many layers as the small one. */
   budgets?: ExportBudgets;
+  /**
+   * Methods to compare with instead of the description's: where those need a cache that calls are given, the same with
+   * keys and values in states.
+   */
+  eager?: ExportDescription['methods'];
+  cacheLengths?: CheckOptions['cacheLengths'];
   dispose(): void | Promise<void>;
 }
 
-export interface ExportCommandsOptions {
+/** @typeParam Own options that only this runner has, as `withOptions` adds them */
+export interface ExportCommandsOptions<Own extends object = object> {
+  /** Adds options to `export` and `export-check`; `load` and `tiny` get what the user gave. */
+  withOptions?: (command: Command) => unknown;
+  /** Whether descriptions name `encoderMethods`, which are then quantised apart. */
+  encoder?: boolean;
   /** Loads the model that the user named. */
-  load: (options: ModelOptions, transfer: TransferOptions) => Promise<ExportSubject>;
+  load: (options: ModelOptions & Own, transfer: TransferOptions) => Promise<ExportSubject>;
+  /** The command that runs an export, for the user to go on with. */
+  example?: (folder: string) => string;
   /** A model of the same make with few, random weights. */
-  tiny: (options: Pick<ModelOptions, 'dtype'>) => ExportSubject | Promise<ExportSubject>;
-}
-
-interface QuantisationOptions {
-  qlinear?: keyof typeof bitsOf;
-  qlinearGroupSize?: LinearQuantisation['groupSize'];
-}
-
-const bitsOf = { '4w': 4, '8w': 8 } as const;
-const groupSizes = [32, 64, 128] as const;
-
-/** `--qlinear`, `--qlinear-group-size`. */
-function withQuantisation<C extends Command>(command: C): C {
-  return command
-    .addOption(choice('--qlinear', 'quantise linear layers, to 4 or 8 bits', Object.keys(bitsOf)))
-    .addOption(
-      choice(
-        '--qlinear-group-size',
-        'weights that share a scale, with --qlinear; 64 unless given',
-        groupSizes.map(String),
-      ).argParser((value) => Number(oneOf('--qlinear-group-size', groupSizes.map(String))(value))),
-    );
-}
-
-function quantisationOf({
-  qlinear,
-  qlinearGroupSize,
-}: QuantisationOptions): LinearQuantisation | undefined {
-  if (qlinearGroupSize !== undefined && qlinear === undefined) {
-    throw new UsageError('--qlinear-group-size goes with --qlinear 4w or 8w.');
-  }
-  return qlinear && { bits: bitsOf[qlinear], groupSize: qlinearGroupSize ?? 64 };
+  tiny: (options: Pick<ModelOptions, 'dtype'> & Own) => ExportSubject | Promise<ExportSubject>;
+  /** What calls need beside inputs, such as a cache: export-check runs the export in a new process of this program. */
+  sessionOptions?: SessionOptions;
 }
 
 const formats = ['mlx-runners', 'mlxfn'] as const;
@@ -78,6 +69,11 @@ const formats = ['mlx-runners', 'mlxfn'] as const;
 interface FormatOptions {
   format: (typeof formats)[number];
   sizes?: SizesOfMethods;
+}
+
+interface Exporting {
+  out: string;
+  quiet?: boolean;
 }
 
 /** `--format`, `--sizes`. */
@@ -96,10 +92,6 @@ function withFormat<C extends Command>(command: C): C {
         'sizes to write a method at, with --format mlxfn: decode:T=1,past=0..9; repeatable',
       ).argParser(parseSizes('--sizes')),
     );
-}
-
-interface ExportOptions extends ModelOptions, QuantisationOptions, FormatOptions {
-  out: string;
 }
 
 /** Exports in one of the formats and gives a report. */
@@ -121,12 +113,18 @@ async function exportAs(
  *
  * @param manifest whose `exportConstants` export-check holds exports to
  */
-export function addExportCommands(
+export function addExportCommands<Own extends object = object>(
   program: Command,
   { defaultModel, exportConstants }: RunnerManifest,
-  { load, tiny }: ExportCommandsOptions,
+  { withOptions, encoder, load, tiny, example, sessionOptions }: ExportCommandsOptions<Own>,
 ): void {
-  const loadNamed = async (options: ModelOptions): Promise<ExportSubject> => {
+  type Options = ModelOptions & Own;
+  const withSubjectOptions = (command: Command, named: string): Command => {
+    withQuantisationOptions(withModelOptions(command, { defaultModel: named }), { encoder });
+    withOptions?.(command);
+    return command;
+  };
+  const loadNamed = async (options: Options & { quiet?: boolean }): Promise<ExportSubject> => {
     if (isExport(options.model)) {
       throw new UsageError(
         `${options.model} is an export already: name the model that it was made from.`,
@@ -143,17 +141,24 @@ export function addExportCommands(
       new Option('--out <folder>', 'the folder to write; replaces an earlier export')
         .makeOptionMandatory()
         .argParser((value) => userPath(nonEmpty('--out')(value))),
-    );
-  withFormat(withQuantisation(withModelOptions(exporting, { defaultModel }))).action(
-    async ({ out, format, sizes, ...options }: ExportOptions) => {
-      const qlinear = quantisationOf(options);
+    )
+    .option('--quiet', 'show no progress');
+  withFormat(withSubjectOptions(exporting, defaultModel)).action(
+    async ({ out, quiet, format, sizes, ...rest }: Options & FormatOptions & Exporting) => {
+      const tell = (text: string): void => {
+        if (!quiet) process.stderr.write(`${printable(text, Infinity)}\n`);
+      };
+      const [options, quantisation] = apart(rest as Options & QuantisationOptions);
       if (sizes !== undefined && format !== 'mlxfn') {
         throw new UsageError('--sizes goes with --format mlxfn.');
       }
       const subject = await loadNamed(options);
       try {
-        const description = { ...subject.description, qlinear };
+        const description = { ...subject.description, ...quantisation };
+        tell(`exporting ${description.model.id}`);
         process.stdout.write(await exportAs({ format, sizes }, out, description));
+        const runs = format === 'mlxfn' ? undefined : example?.(out);
+        tell(`wrote ${out}${runs === undefined ? '' : `: ${runs}`}`);
       } finally {
         await subject.dispose();
       }
@@ -164,13 +169,13 @@ export function addExportCommands(
     .command('export-check')
     .description('export, load in a new process, and compare with the model and the budgets')
     .option('--json', 'print results as JSON, for programs');
-  withQuantisation(withModelOptions(checking, { defaultModel: '' })).action(
-    async ({ json, ...options }: ModelOptions & QuantisationOptions & { json?: boolean }) => {
-      const qlinear = quantisationOf(options);
+  withSubjectOptions(checking, '').action(
+    async ({ json, ...rest }: Options & QuantisationOptions & { json?: boolean }) => {
+      const [options, quantisation] = apart(rest as Options & QuantisationOptions);
       if (options.model === '' && options.device) mx.setDevice(options.device);
       const subject = options.model === '' ? await tiny(options) : await loadNamed(options);
       try {
-        const description = { ...subject.description, qlinear };
+        const description = { ...subject.description, ...quantisation };
         const findings = await checkSubject({ ...subject, description }, exportConstants);
         const ok = findings.every((finding) => finding.ok);
         const text = json ? JSON.stringify({ ok, findings }, null, 2) : formatFindings(findings);
@@ -205,7 +210,16 @@ export function addExportCommands(
       );
     });
 
-  addRunExportCommand(program);
+  addRunExportCommand(program, sessionOptions);
+}
+
+/** A model's options without those of quantisation, and these as a description has them. */
+function apart<Options extends QuantisationOptions>(
+  given: Options,
+): [Options, ReturnType<typeof quantisationOf>] {
+  const isOwn = ([name]: [string, unknown]): boolean => !quantisationNames.has(name);
+  const options = Object.fromEntries(Object.entries(given).filter(isOwn)) as Options;
+  return [options, quantisationOf(given)];
 }
 
 /** @throws ProgramError that says what a folder is that holds no export */

@@ -19,11 +19,13 @@ export {
   printWarning,
   runProgram,
 } from './command-line.js';
+export { withDecoderExportOptions } from './decoder-export-options.js';
 export {
   addExportCommands,
   type ExportCommandsOptions,
   type ExportSubject,
 } from './export-commands.js';
+export { withGenerationOptions, type GenerationOptions } from './generation-options.js';
 export { addGoldenCommand, type GoldenChecker } from './golden.js';
 export {
   compareFloats,
@@ -41,7 +43,14 @@ export {
   type LoadTensors,
   type TensorGolden,
 } from './golden-fixture.js';
-export { interruptSignal, onInterrupt } from './interruption.js';
+export { EXIT_INTERRUPTED, interruptSignal, onInterrupt } from './interruption.js';
+export { LineProcess } from './line-process.js';
+export {
+  loadAsGiven,
+  precisionOption,
+  withLanguageModelOptions,
+  type LanguageModelOptions,
+} from './language-model-options.js';
 export {
   measureInTurns,
   median,
@@ -52,13 +61,17 @@ export {
 } from './measure-in-turns.js';
 export { addModelsCommand, type ModelsCommandOptions } from './models.js';
 export { nonEmpty, oneOf, valueOf, wholeNumber, type OptionParser } from './option-values.js';
+export { isPreloadedOpenblas, openblasPreload } from './openblas-preload.js';
 export { planOutput, type OutputPlan } from './output-plan.js';
+export { peakBytes } from './peak-memory.js';
+export { nodeModulesWith, pythonWith } from './peer-packages.js';
 export {
   audioProgress,
   downloadProgress,
   type Progress,
   type ProgressOptions,
 } from './progress.js';
+export { readPrompt } from './read-prompt.js';
 export {
   choice,
   withLogOptions,

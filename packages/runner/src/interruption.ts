@@ -6,7 +6,9 @@ import { AbortedError } from '@mlx-runners/mlx-core/errors';
  */
 
 const GRACE_MS = 3000;
-const EXIT_CODES = { SIGINT: 130, SIGTERM: 143 } as const;
+/** What Ctrl+C ends a program with. */
+export const EXIT_INTERRUPTED = 130;
+const EXIT_CODES = { SIGINT: EXIT_INTERRUPTED, SIGTERM: 143 } as const;
 type Signal = keyof typeof EXIT_CODES;
 
 let controller = new AbortController();

@@ -3,6 +3,12 @@
  * command lines: programs that import or bundle a runner have no use for it.
  */
 export { checkOptions } from '@mlx-runners/mlx-core/check-options';
+export { decoderExportSchema, type DecoderExportOptions } from './decoder-export-schema.js';
+export {
+  languageModelLoadSchema,
+  precisions,
+  type LanguageModelLoadOptions,
+} from './language-model-schema.js';
 export { loadOptionsSchema, type LoadOptions } from './load-options.js';
 export * as schemas from './option-schemas.js';
 export { parseRunnerManifest, type RunnerManifest } from './runner-json.js';

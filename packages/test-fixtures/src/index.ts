@@ -27,6 +27,12 @@ export {
   type GgufValueType,
 } from './gguf-writer.js';
 export {
+  pyTorchBytes,
+  type PyTorchObject,
+  type PyTorchOptions,
+  type PyTorchTensor,
+} from './pytorch.js';
+export {
   FixtureError,
   readSafetensors,
   SafetensorsFile,
@@ -38,7 +44,15 @@ export { byteMutations, type Mutation } from './fuzz/byte-mutations.js';
 export { fuzz, type Files, type FuzzSubject, type FuzzSummary, type Reading } from './fuzz/fuzz.js';
 export { inSafetensorsHeader, jsonMutations } from './fuzz/json-mutations.js';
 export { expectRefusal } from './fuzz/refusal.js';
+export { goldenCheckpoint } from './golden-checkpoint.js';
+export {
+  tinyChatTemplate,
+  writeTinyLanguageModel,
+  type TinyLanguageModelOptions,
+} from './language-model.js';
+export { tokenizerBin, writeTinyLlama2c } from './llama2c.js';
 export { Random } from './random.js';
+export { cliOf, type Cli, type CliOptions, type CliResult } from './run-cli.js';
 export {
   pinkNoise,
   randomNumbers,

@@ -7,6 +7,11 @@ export {
   type TemplateTokens,
 } from './chat-template.js';
 export type { GgufMetadata } from './gguf-tokenizer.js';
+export {
+  ggufTokenizerFiles,
+  pieceTokenizerFiles,
+  type HuggingFaceFiles,
+} from './hugging-face-files.js';
 export { IncrementalDecoder, type DecodeOptions } from './incremental-decoder.js';
 export { ggufChatTemplate, loadChatTemplate } from './load-chat-template.js';
 export { loadTokenizer } from './load-tokenizer.js';

@@ -50,13 +50,8 @@ export function ggufChatTemplate(
   metadata: GgufMetadata,
   source = 'The GGUF file',
 ): ChatTemplate | undefined {
-  const KEY = 'tokenizer.chat_template';
-  const named = [...metadata].flatMap(([key, value]) =>
-    key.startsWith(`${KEY}.`) ? [{ name: key.slice(KEY.length + 1), template: value }] : [],
-  );
-  const main = metadata.get(KEY);
-  const all = main === undefined ? named : [{ name: 'default', template: main }, ...named];
-  if (all.length === 0) return undefined;
+  const sources = ggufChatTemplateSources(metadata, source);
+  if (!sources) return undefined;
   const list = metadata.get('tokenizer.ggml.tokens');
   const tokens: Record<string, string> = {};
   for (const [name, key] of [
@@ -70,7 +65,21 @@ export function ggufChatTemplate(
       : undefined;
     if (typeof token === 'string') tokens[name] = token;
   }
-  return new ChatTemplate(templatesOf(all, source)!, tokens, source);
+  return new ChatTemplate(sources, tokens, source);
+}
+
+/** By their names; the main one is called default. */
+export function ggufChatTemplateSources(
+  metadata: GgufMetadata,
+  source: string,
+): Record<string, string> | undefined {
+  const KEY = 'tokenizer.chat_template';
+  const named = [...metadata].flatMap(([key, value]) =>
+    key.startsWith(`${KEY}.`) ? [{ name: key.slice(KEY.length + 1), template: value }] : [],
+  );
+  const main = metadata.get(KEY);
+  const all = main === undefined ? named : [{ name: 'default', template: main }, ...named];
+  return all.length === 0 ? undefined : templatesOf(all, source);
 }
 
 /** One template, or a list of named ones. */

@@ -5,6 +5,7 @@ import { readBytes, readJson } from './read-file.js';
 import { sentencePieceModelJson } from './sentencepiece-model.js';
 import { withTokenizerConfig } from './tokenizer-config.js';
 import { checkedTokenizerFile } from './tokenizer-file.js';
+import type { SpecialTokens } from './special-tokens.js';
 import { Tokenizer } from './tokenizer.js';
 
 /** In a folder, the first of these that is there. */
@@ -35,7 +36,10 @@ function tokenizerFile(path: string): string {
   return join(path, found ?? FILES[0]);
 }
 
-async function readTokenizer(file: string) {
+/** What a file says as a tokenizer.json, and the ids of special tokens that this does not tell. */
+export async function readTokenizer(
+  file: string,
+): Promise<{ json: unknown; specialTokens: SpecialTokens }> {
   if (basename(file).endsWith('.model')) {
     return sentencePieceModelJson(await readBytes(file), file);
   }

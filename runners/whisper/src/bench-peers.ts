@@ -1,9 +1,9 @@
 /** The peers of the bench, each a process that stays loaded. bench/README.md says what they are. */
-import { existsSync, readdirSync, realpathSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { isPreloadedOpenblas, LineProcess, openblasPreload, pythonWith } from '@mlx-runners/runner';
 import { z } from 'zod';
-import { LineProcess, pythonWith } from './bench-python.js';
 
 const runner = fileURLToPath(new URL('..', import.meta.url));
 const workspace = join(runner, '..', '..');
@@ -74,8 +74,7 @@ export const PEERS = {
   'mlx-whisper-openblas': {
     ...mlxWhisper,
     title: 'mlx-whisper with OpenBLAS',
-    environment: () => ({ LD_PRELOAD: openblasLibraries().join(':') }),
-    // The dynamic linker only warns of what it can't preload, and then the figure would be another's.
+    environment: () => openblasPreload(workspaceFiles.native),
     isRight: isOurBlas,
     goal: 2.5,
     mostRuns: Infinity,
@@ -101,20 +100,7 @@ export function whyNoPeers(): string | undefined {
 }
 
 function isOurBlas(runsOn: string): boolean {
-  return runsOn.startsWith(join(realpathSync(workspaceFiles.native), '/'));
-}
-
-/** Libraries that carry the names of libmlx's BLAS and LAPACK and lead to OpenBLAS. */
-function openblasLibraries(): string[] {
-  const { native } = workspaceFiles;
-  const names = existsSync(native) ? readdirSync(native) : [];
-  const libraries = names.filter((name) => /^lib(blas|lapack)\b.*\.so/.test(name));
-  if (libraries.length === 0) {
-    throw new Error(
-      `${native} has no libblas for mlx-whisper to run on: build it with "npx nx run mlx-core:build-native".`,
-    );
-  }
-  return libraries.map((name) => join(native, name));
+  return isPreloadedOpenblas(workspaceFiles.native, runsOn);
 }
 
 export interface TimedTranscript {

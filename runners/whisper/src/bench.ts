@@ -1,5 +1,5 @@
 /** `whisper bench`: transcription side by side with others. bench/README.md says what is compared. */
-import { existsSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, rmSync } from 'node:fs';
 import { mkdir, mkdtemp, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { mx, UsageError } from '@mlx-runners/mlx-core';
@@ -13,6 +13,7 @@ import {
   measureInTurns,
   nonEmpty,
   onInterrupt,
+  peakBytes,
   userModel,
   userPath,
   wholeNumber,
@@ -194,14 +195,6 @@ function mlxRunners(model: WhisperModel, audio: Audio): Contestant {
       return { text, seconds, peakBytes: peakBytes() };
     },
   };
-}
-
-/** The most memory that this process held since it started. */
-function peakBytes(): number {
-  // What `resourceUsage` says includes, on Linux, the program that started this one.
-  if (process.platform !== 'linux') return process.resourceUsage().maxRSS * 1024;
-  const kilobytes = /^VmHWM:\s*(\d+)/m.exec(readFileSync('/proc/self/status', 'utf8'))?.[1];
-  return Number(kilobytes) * 1024;
 }
 
 interface WarmContestant extends Contestant {

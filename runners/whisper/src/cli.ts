@@ -103,7 +103,12 @@ program.action(transcribeFiles);
 addGoldenCommand(program, goldenCheckers);
 addBenchCommand(program);
 addModelsCommand(program, manifest, { checkConfig: parseConfig });
-addExportCommands(program, manifest, { load: loadForExport, tiny: tinyForExport });
+addExportCommands(program, manifest, {
+  load: loadForExport,
+  tiny: tinyForExport,
+  example: (folder) => `whisper -m ${folder} audio.wav`,
+  encoder: true,
+});
 
 await runProgram(program);
 

@@ -1,8 +1,9 @@
 /** Models for the command `export`: one that the user named, or a small one of random weights. */
 import { existsSync } from 'node:fs';
 import { basename, isAbsolute, join } from 'node:path';
-import { mx, throwIfAborted, type MxArray } from '@mlx-runners/mlx-core';
+import { mx, throwIfAborted } from '@mlx-runners/mlx-core';
 import { findModelSource, resolveModel, type TransferOptions } from '@mlx-runners/hub';
+import { randomWeights } from '@mlx-runners/nn';
 import type { ExportDescription } from '@mlx-runners/program';
 import type { ExportSubject, ModelOptions } from '@mlx-runners/runner';
 import { checkModelFolder, loadWhisper } from './checkpoint.js';
@@ -71,17 +72,8 @@ export function tinyForExport({
   dtype = 'float32',
 }: Pick<ModelOptions, 'dtype'> = {}): ExportSubject {
   const model = new Whisper(parseConfig(tinyConfig));
-  const weights = [...model.parameters()].map(
-    ([name, { shape }], i) => [name, randomWeight(i, shape)] as const,
-  );
-  model.load(new Map(weights), { dtype });
+  model.load(randomWeights(model), { dtype });
   return { ...subjectOf(model, { model: { id: 'tiny' }, dtype }), budgets: manifest.exportBudgets };
-}
-
-/** Of the size that keeps activations as large as what goes in. */
-function randomWeight(seed: number, shape: readonly number[]): MxArray {
-  const inputs = shape.slice(1).reduce((product, size) => product * size, 1);
-  return mx.randomNormal(mx.randomKey(seed), shape).multiply(inputs ** -0.5);
 }
 
 function subjectOf(
@@ -92,18 +84,9 @@ function subjectOf(
   return {
     description: { ...about, ...whisperExport(model) },
     budgets: hasBudgetedLayers(model.config) ? { methods } : undefined,
-    load: (parameters) => replaceParameters(model, parameters),
+    load: (parameters) => model.replace(parameters),
     dispose: () => model.dispose(),
   };
-}
-
-function replaceParameters(model: Whisper, parameters: ReadonlyMap<string, MxArray>): void {
-  for (const { name, owner, key } of model.parameterSlots()) {
-    const given = parameters.get(name);
-    if (!given) continue;
-    (owner[key] as MxArray).dispose();
-    owner[key] = given;
-  }
 }
 
 function hasBudgetedLayers({ encoder_layers, decoder_layers }: WhisperConfig): boolean {

@@ -23,7 +23,7 @@ export interface WhisperExportOptions {
 export function whisperExport(
   model: Whisper,
   { batch = 1 }: WhisperExportOptions = {},
-): Pick<ExportDescription, 'methods' | 'parameters' | 'constants'> {
+): Pick<ExportDescription, 'methods' | 'encoderMethods' | 'parameters' | 'constants'> {
   const { config } = model;
   return {
     methods: {
@@ -35,6 +35,7 @@ export function whisperExport(
         decode(model, batch, { min: 1, max: config.max_target_positions }),
       ],
     },
+    encoderMethods: ['encode'],
     parameters: model.parameters(),
     constants: {
       sampleRate,

@@ -1,5 +1,5 @@
 /** A transcription under way, and what callers do with it. */
-import { AbortedError } from '@mlx-runners/mlx-core/errors';
+import { SharedIteration } from '@mlx-runners/mlx-core/shared-iteration';
 import type { Segment, Transcript } from '@mlx-runners/speech';
 
 /**
@@ -21,66 +21,18 @@ export interface RecordingInfo {
   language: string | null;
 }
 
-export class RunningTranscription implements Transcription {
-  readonly #work: AsyncGenerator<Segment, RecordingInfo>;
-  readonly #segments: Segment[] = [];
-  #info: RecordingInfo | undefined;
-  #failure: { reason: unknown } | undefined;
-  /** The step that all wait for who have seen all segments so far. */
-  #step: Promise<void> | undefined;
-  #listeners = 0;
-
+export class RunningTranscription
+  extends SharedIteration<Segment, RecordingInfo>
+  implements Transcription
+{
   constructor(work: AsyncGenerator<Segment, RecordingInfo>) {
-    this.#work = work;
-  }
-
-  async *[Symbol.asyncIterator](): AsyncGenerator<Segment, void, void> {
-    this.#listeners += 1;
-    try {
-      for (let i = 0; ; i++) {
-        if (i === this.#segments.length) await this.#advance();
-        if (i === this.#segments.length) return;
-        yield this.#segments[i];
-      }
-    } finally {
-      this.#listeners -= 1;
-      if (this.#listeners === 0) await this.#stop();
-    }
+    super(work, 'The transcription was stopped by leaving its loop early: start another one.');
   }
 
   async result(): Promise<Transcript> {
-    const segments: Segment[] = [];
-    for await (const segment of this) segments.push(segment);
+    const { parts, value } = await this.end();
+    const segments = [...parts];
     const text = segments.map((segment) => segment.text).join('');
-    return { text: text.trim(), ...this.#info!, segments };
-  }
-
-  /** Waits for one more segment, or the end. */
-  async #advance(): Promise<void> {
-    this.#step ??= this.#next().finally(() => (this.#step = undefined));
-    await this.#step;
-  }
-
-  async #next(): Promise<void> {
-    if (this.#failure) throw this.#failure.reason;
-    if (this.#info) return;
-    try {
-      const { done, value } = await this.#work.next();
-      if (done) this.#info = value;
-      else this.#segments.push(value);
-    } catch (reason) {
-      this.#failure = { reason };
-      throw reason;
-    }
-  }
-
-  /** Frees what the work holds; nothing to do when it has ended. */
-  async #stop(): Promise<void> {
-    if (this.#info || this.#failure) return;
-    const reason = new AbortedError(
-      'The transcription was stopped by leaving its loop early: start another one.',
-    );
-    this.#failure = { reason };
-    await this.#work.return(undefined as never);
+    return { text: text.trim(), ...value, segments };
   }
 }

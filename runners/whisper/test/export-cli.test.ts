@@ -37,6 +37,8 @@ describe('whisper export-check', () => {
     '--qlinear 8w --qlinear-group-size 128',
     '--dtype bfloat16',
     '--dtype float16 --qlinear 8w',
+    '--qlinear mxfp4 --qlinear-encoder 8w --qembedding nvfp4',
+    '--dtype bfloat16 --qlinear nvfp4 --qembedding 8w --qembedding-group-size 128',
   ])('passes a small model, within the budgets of runner.json: %s', (options) => {
     const args = options.split(' ').filter(Boolean);
     const { code, out, err } = whisper('export-check', '--json', ...args);
@@ -113,6 +115,21 @@ describe('whisper inspect', () => {
 describe('whisper export', () => {
   it('needs a folder to write', () => {
     expect(whisper('export')).toMatchObject({ code: 2, out: '' });
+  });
+
+  it.each([
+    [['--qlinear-group-size', '32'], '--qlinear-group-size goes with --qlinear.'],
+    [['--qlinear', 'nvfp4', '--qlinear-group-size', '32'], 'The group size of nvfp4 must be 16.'],
+    [
+      ['--qembedding', '4w', '--qembedding-group-size', '16'],
+      'The group size of 4w must be 32, 64 or 128.',
+    ],
+  ])('refuses groups that there are not: %j', (args, message) => {
+    expect(whisper('export', '-m', './original', '--out', 'again', ...args)).toEqual({
+      code: 2,
+      out: '',
+      err: `error: ${message}\n`,
+    });
   });
 
   it.each([

@@ -18,7 +18,7 @@ beforeAll(() => {
 });
 
 const exporting = (out: string, ...args: string[]): CliResult =>
-  runCli(['export', '--model', 'model', '--out', out, ...args], { cwd: folder });
+  runCli(['export', '--model', 'model', '--out', out, '--quiet', ...args], { cwd: folder });
 
 const sizes = [
   ...['--sizes', 'preprocess:N=1600', '--sizes', 'decode:T=3,past=0,P=1'],

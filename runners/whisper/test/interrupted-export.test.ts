@@ -42,13 +42,13 @@ describe('an interrupted export', () => {
     ['while methods are traced', 'preprocessor_config.json', 'SIGTERM', 143],
   ])('%s (%s, %s) leaves nothing behind', (_, at, signal, code) => {
     const before = readdirSync(folder);
-    const result = interrupted(at, signal, 'export', '-m', './tiny', '--out', 'new');
+    const result = interrupted(at, signal, 'export', '-m', './tiny', '--out', 'new', '--quiet');
     expect(result).toEqual({ code, out: '', err: '' });
     expect(readdirSync(folder)).toEqual(before);
   });
 
   it('leaves an earlier export as it was', async () => {
-    const args = ['export', '-m', './tiny', '--out', 'earlier', '--dtype'];
+    const args = ['export', '-m', './tiny', '--out', 'earlier', '--quiet', '--dtype'];
     expect(runCli([...args, 'float32'], { cwd: folder })).toMatchObject({ code: 0, err: '' });
     const after = interrupted('preprocessor_config.json', 'SIGINT', ...args, 'float16');
     expect(after.code).toBe(130);

@@ -64,6 +64,9 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
     export_files(env, exports);
     export_gguf(env, exports);
     export_programs(env, exports);
+    export_samplers(env, exports);
+    export_generation(env, exports);
+    export_caches(env, exports);
     return nullptr;
   });
   return exports;

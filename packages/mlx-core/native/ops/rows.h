@@ -16,5 +16,6 @@ std::vector<Op> fft_rows();
 std::vector<Op> random_rows();
 std::vector<Op> block_rows();
 std::vector<Op> quantized_rows();
+std::vector<Op> kv_cache_rows();
 
 }  // namespace mlx_runners

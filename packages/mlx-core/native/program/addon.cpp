@@ -8,6 +8,8 @@
 #include "core/errors.h"
 #include "core/exports.h"
 #include "core/guard.h"
+#include "core/handle.h"
+#include "lm/kv_cache.h"
 #include "program/mlxfn.h"
 #include "program/program.h"
 #include "program/session.h"
@@ -22,19 +24,6 @@ using program::Session;
 using ProgramHandle = std::shared_ptr<const program::Program>;
 using SessionHandle = std::shared_ptr<Session>;
 using CancelHandle = std::shared_ptr<std::atomic<bool>>;
-
-template <class Handle>
-Napi::Value external(Napi::Env env, Handle handle) {
-  return Napi::External<Handle>::New(env, new Handle(std::move(handle)),
-                                     [](Napi::Env, Handle* old) { delete old; });
-}
-
-template <class Handle>
-Handle& handle_of(const Napi::Value& value) {
-  Handle& handle = *value.As<Napi::External<Handle>>().Data();
-  if (!handle) throw CodedError("DISPOSED", "it was disposed");
-  return handle;
-}
 
 std::vector<mx::array> arrays_of(Environment& environment, const Napi::Value& ids) {
   const auto list = ids.As<Napi::Float64Array>();
@@ -137,12 +126,6 @@ struct Running {
   Profile profile;
 };
 
-void reject(const Napi::Promise::Deferred& deferred, const char* code, const std::string& message) {
-  auto error = Napi::Error::New(deferred.Env(), message);
-  error.Set("code", Napi::String::New(deferred.Env(), code));
-  deferred.Reject(error.Value());
-}
-
 Napi::Value result_of(Napi::Env env, const Running& running, Evaluation& done) {
   auto& environment = Environment::of(env);
   auto ids = Napi::Float64Array::New(env, done.arrays.size());
@@ -161,7 +144,8 @@ Napi::Value result_of(Napi::Env env, const Running& running, Evaluation& done) {
   return result;
 }
 
-// runSession(session, method, ids, dimensions, cancelToken?, profile) → Promise<{ ids, profile? }>
+// runSession(session, method, ids, dimensions, cancelToken?, profile, cache?, sequences?) →
+// Promise<{ ids, profile? }>
 napi_value run_session(const Napi::CallbackInfo& info) {
   auto& environment = Environment::of(info.Env());
   auto running = std::make_shared<Running>();
@@ -179,6 +163,11 @@ napi_value run_session(const Napi::CallbackInfo& info) {
     call.cancelled = running->cancelled.get();
   }
   if (info[5].ToBoolean()) call.profile = &running->profile;
+  if (!info[6].IsUndefined()) call.cache = handle_of<std::shared_ptr<lm::KvCache>>(info[6]);
+  if (!info[7].IsUndefined()) {
+    const auto sequences = info[7].As<Napi::Int32Array>();
+    call.sequences.assign(sequences.Data(), sequences.Data() + sequences.ElementLength());
+  }
 
   const auto deferred = Napi::Promise::Deferred::New(info.Env());
   Session& session = *running->session;

@@ -67,6 +67,14 @@ double bytes_of(const Instruction& instruction, const Program& program, const Ar
   return bytes;
 }
 
+std::vector<mx::array> finished(const lm::KvStep& step, const Method& method) {
+  try {
+    return step.finish();
+  } catch (const CodedError& error) {
+    throw CodedError(error.code(), method.name + ": " + error.what());
+  }
+}
+
 }  // namespace
 
 const mx::array& Session::Slots::at(double slot) const {
@@ -104,6 +112,8 @@ std::vector<mx::array> Session::run(const Call& call) {
   } emptied{slots_};
 
   throw_if_cancelled(call);
+  const auto step = call.cache ? call.cache->begin(call.sequences) : nullptr;
+  const lm::KvScope scope(step.get());
   const Trace& trace = choose(method, call);
   if (states_.size() != program_->states.size()) {
     std::vector<mx::array> zeros = blank_states();
@@ -112,7 +122,7 @@ std::vector<mx::array> Session::run(const Call& call) {
   }
   fill(method, trace, call.inputs, program_->constants, states_);
   const size_t last_chunk = compute(method, trace, call);
-  auto outputs = finish(method, trace, last_chunk);
+  auto outputs = finish(method, trace, last_chunk, step.get());
   if (call.profile) call.profile->seconds = seconds_since(start);
   return outputs;
 }
@@ -313,7 +323,8 @@ void Session::profile(const Method& method, const Trace& trace, size_t number, P
   entry->bytes += bytes;
 }
 
-std::vector<mx::array> Session::finish(const Method& method, const Trace& trace, size_t first) {
+std::vector<mx::array> Session::finish(const Method& method, const Trace& trace, size_t first,
+                                       lm::KvStep* step) {
   std::vector<mx::array> outputs;
   for (const TypedSlot& output : trace.outputs) outputs.push_back(slots_.at(output.slot));
   std::vector<mx::array> states = states_;
@@ -328,9 +339,14 @@ std::vector<mx::array> Session::finish(const Method& method, const Trace& trace,
   slots_.resize(0);
   std::vector<mx::array> all = outputs;
   all.insert(all.end(), states.begin(), states.end());
+  if (step) {
+    const std::vector<mx::array> kept = finished(*step, method);
+    all.insert(all.end(), kept.begin(), kept.end());
+  }
   evaluate_chunk(method, trace, first, trace.instructions.size(), all);
   all.clear();
   commit(std::move(states), outputs);
+  if (step) step->commit();
   return outputs;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/lanes.h"
+#include "lm/kv_cache.h"
 #include "program/program.h"
 
 namespace mlx_runners::program {
@@ -33,6 +34,9 @@ struct Call {
   uint32_t method = 0;
   std::vector<mx::array> inputs;
   std::vector<double> dimensions;
+  // Where updateAndAttend finds what came before; tokens are kept when the call succeeds.
+  std::shared_ptr<lm::KvCache> cache;
+  std::vector<int> sequences;  // of a cell cache's tokens
   const std::atomic<bool>* cancelled = nullptr;
   Profile* profile = nullptr;  // filled when given; each instruction is computed on its own then
 };
@@ -104,7 +108,8 @@ class Session {
   void evaluate_chunk(const Method& method, const Trace& trace, size_t first, size_t end,
                       const std::vector<mx::array>& arrays) const;
   void profile(const Method& method, const Trace& trace, size_t instruction, Profile& profile);
-  std::vector<mx::array> finish(const Method& method, const Trace& trace, size_t first);
+  std::vector<mx::array> finish(const Method& method, const Trace& trace, size_t first,
+                                lm::KvStep* step);
   void commit(std::vector<mx::array> states, std::vector<mx::array>& outputs);
   std::vector<mx::array> results_of(const Instruction& instruction) const;
   bool has_type(const mx::array& array, const ArrayType& type) const;

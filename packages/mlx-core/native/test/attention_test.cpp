@@ -134,6 +134,61 @@ void check_attention(int64_t queries, std::mt19937_64& random) {
   }
 }
 
+/// The same keys and values in a ring and in their order give the same.
+void check_ring(int64_t queries, std::mt19937_64& random) {
+  use_kernels(random);
+  const int64_t batches = draw(random, 1, 2);
+  const int64_t slots = std::max<int64_t>(2, draw_size(random, 40, 600));
+  Attention op{};
+  op.kv_heads = draw(random, 1, 3);
+  op.heads = op.kv_heads * draw(random, 1, 3);
+  op.queries = std::min(queries, slots);
+  op.keys = draw(random, std::max<int64_t>(2, op.queries), slots);
+  op.dim = draw_size(random, 70, 300);
+  op.value_dim = draw_size(random, 70, 300);
+  op.scale = 1.0f / std::sqrt(static_cast<float>(op.dim));
+  op.causal = true;
+  op.window = draw(random, 0, 1) * draw(random, 1, op.keys);
+  // Of a window, all that the first query sees, as ring_attention leaves nothing out itself.
+  if (op.window > 0) op.window = std::max(op.window, op.keys - op.queries + 1);
+  const Heads q(batches, op.heads, op.queries, op.dim, random);
+  const Heads k(batches, op.kv_heads, op.keys, op.dim, random);
+  const Heads v(batches, op.kv_heads, op.keys, op.value_dim, random);
+  const Heads ring_k(batches, op.kv_heads, slots, op.dim, random);
+  const Heads ring_v(batches, op.kv_heads, slots, op.value_dim, random);
+  const Heads out(batches, op.heads, op.queries, op.value_dim, random);
+  for (const auto* part : {&q, &k, &v, &ring_k, &ring_v}) fill_numbers(part->array, random);
+  const int64_t wrap = draw(random, 1, op.keys - 1);
+  const int64_t first = slots - wrap;
+  for (int64_t i = 0; i < batches * op.kv_heads * op.keys; ++i) {
+    const int64_t batch = i / (op.kv_heads * op.keys);
+    const int64_t head = i / op.keys % op.kv_heads;
+    const int64_t key = i % op.keys;
+    const int64_t slot = (first + key) % slots;
+    std::copy_n(k.at(batch, head, key), op.dim, ring_k.at(batch, head, slot));
+    std::copy_n(v.at(batch, head, key), op.value_dim, ring_v.at(batch, head, slot));
+  }
+  const auto set = [&op](const Heads& keys, const Heads& values, int64_t at) {
+    op.k = keys.at(0, 0, at);
+    op.v = values.at(0, 0, at);
+    std::copy_n(keys.strides.begin(), 3, op.k_strides);
+    std::copy_n(values.strides.begin(), 3, op.v_strides);
+  };
+  op.q = q.array.data();
+  op.out = out.array.data();
+  std::copy_n(q.strides.begin(), 3, op.q_strides);
+  std::copy_n(out.strides.begin(), 3, op.out_strides);
+  set(k, v, 0);
+  attention(op, batches);
+  const std::vector<float> expected(out.array.begin(), out.array.end());
+  std::fill(out.array.begin(), out.array.end(), 0.0f);
+  set(ring_k, ring_v, first);
+  ring_attention(op, batches, wrap, slots);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    expect_near(out.array.begin()[i], expected[i], 1e-5, "ring attention");
+  }
+}
+
 }  // namespace
 
 TEST("attention of few queries") {
@@ -146,4 +201,9 @@ TEST("attention of many queries") {
   random_cases(100, [](std::mt19937_64& random) {
     check_attention(8 + draw_size(random, 30, 120), random);
   });
+}
+
+TEST("attention over a ring") {
+  require_level();
+  random_cases(60, [](std::mt19937_64& random) { check_ring(draw(random, 1, 30), random); });
 }

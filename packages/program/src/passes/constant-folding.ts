@@ -1,24 +1,30 @@
 import { mx, type MxArray } from '@mlx-runners/mlx-core';
 import { callOp, itemSizes } from '@mlx-runners/mlx-core/program';
 import {
+  countUses,
   operands,
   type Argument,
   type Graph,
   type Instruction,
   type NamedValue,
 } from '../graph.js';
-import type { Pass } from './pass.js';
+import type { Constants, Pass } from './pass.js';
 
 // Larger results are kept only where they take the place of what they are made from.
 const alwaysSmall = 64 * 1024;
 
 /** Instructions on constants alone are run now, and their results become constants. */
-export const foldConstants: Pass = (graph, constants) => {
+export const foldConstants: Pass = (graph, constants) => fold(graph, constants, true);
+
+/** As `foldConstants`, but leaves weights the arrays that they are. */
+export const foldSmallConstants: Pass = (graph, constants) => fold(graph, constants, false);
+
+function fold(graph: Graph, constants: Constants, mayReplace: boolean): Graph {
   const names = new Map(graph.constants.map(({ name, value }) => [value, name]));
   const uses = countUses(graph);
   const added: NamedValue[] = [];
   const instructions = graph.instructions.filter((instruction) => {
-    if (!isFoldable(instruction, names, graph, uses)) return true;
+    if (!isFoldable(instruction, names, graph, mayReplace ? uses : noUses)) return true;
     const results = compute(instruction, (value) => constants.get(names.get(value)!));
     for (const [i, value] of instruction.results.entries()) {
       const name = constants.add(results[i]);
@@ -28,7 +34,9 @@ export const foldConstants: Pass = (graph, constants) => {
     return false;
   });
   return { ...graph, instructions, constants: [...graph.constants, ...added] };
-};
+}
+
+const noUses: ReadonlyMap<number, number> = new Map();
 
 function isFoldable(
   instruction: Instruction,
@@ -55,15 +63,6 @@ function bytesOf(graph: Graph, value: number): number {
   const { dtype, shape } = graph.types.get(value)!;
   const sizes = shape.map((size) => (typeof size === 'number' ? size : Infinity));
   return sizes.reduce((product, size) => product * size, itemSizes[dtype]);
-}
-
-function countUses(graph: Graph): Map<number, number> {
-  const uses = new Map<number, number>();
-  const results = [...graph.outputs.map(({ value }) => value), ...graph.states.map((s) => s.next)];
-  for (const value of [...graph.instructions.flatMap(operands), ...results]) {
-    uses.set(value, (uses.get(value) ?? 0) + 1);
-  }
-  return uses;
 }
 
 function compute({ op, args }: Instruction, array: (value: number) => MxArray): MxArray[] {

@@ -11,6 +11,10 @@ export function removeDeadCode(graph: Graph): Graph {
     for (const value of operands(instruction)) needed.add(value);
     return true;
   });
+  const isWhole =
+    instructions.length === graph.instructions.length &&
+    graph.constants.every(({ value }) => needed.has(value));
+  if (isWhole) return graph;
   const given = [...graph.inputs, ...graph.states].map(({ value }) => value);
   const constants = graph.constants.filter(({ value }) => needed.has(value));
   const kept = new Set([

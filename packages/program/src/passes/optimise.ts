@@ -1,7 +1,7 @@
 /** All passes, in order. */
 import { foldCasts } from './casts.js';
 import { shareCommonSubexpressions } from './common-subexpressions.js';
-import { foldConstants } from './constant-folding.js';
+import { foldConstants, foldSmallConstants } from './constant-folding.js';
 import { removeDeadCode } from './dead-code.js';
 import { fusions } from './fusions.js';
 import { hoistViews } from './hoist-views.js';
@@ -12,25 +12,33 @@ import { fuseRope } from './rope.js';
 import { foldViews } from './views.js';
 
 /**
- * What `exportModel` runs. Fusions come before constants and views are folded, which would turn the
- * transpositions that they look for into other things.
+ * Fusions come before constants and views are folded, which would turn the transpositions that they look for into
+ * other things.
  */
-export const allPasses: readonly Pass[] = [
+const passesWith = (fold: Pass, ...afterViews: readonly Pass[]): readonly Pass[] => [
   removeDeadCode,
   foldCasts,
   mergeConstants,
   shareCommonSubexpressions,
-  // A fused op leaves behind what it took the place of, which would count as a use.
-  ...fusions.flatMap((fusion) => [fusion, removeDeadCode]),
-  foldConstants,
+  ...fusions,
+  fold,
   mergeConstants,
   // Frequencies are mostly computed, and constants only now.
   fuseRope,
   foldViews,
   // Views of views leave the first ones behind.
   removeDeadCode,
+  ...afterViews,
+];
+
+/** What `exportModel` runs. */
+export const allPasses: readonly Pass[] = passesWith(
+  foldConstants,
   mergeLinears,
   hoistViews,
   mergeConstants,
   removeDeadCode,
-];
+);
+
+/** What `compileModel` runs: none of them makes other weights, which would be held twice. */
+export const passesInMemory: readonly Pass[] = passesWith(foldSmallConstants, mergeConstants);

@@ -8,14 +8,15 @@
  */
 import type { Dtype } from '@mlx-runners/mlx-core';
 import {
+  countUses,
   operand,
-  operands,
   type Argument,
   type ArrayType,
   type Graph,
   type Instruction,
 } from '../graph.js';
 import type { Size } from '../sizes.js';
+import { removeDeadCode } from './dead-code.js';
 import type { Pass } from './pass.js';
 import { producers } from './replacements.js';
 
@@ -79,17 +80,23 @@ const commuting = new Set(['add', 'multiply', 'maximum', 'minimum']);
 /** A pass that replaces what matches. */
 export function fusing(fusions: readonly Fusion[]): Pass {
   return (graph) => {
+    const roots = new Set(fusions.map(({ pattern }) => pattern.kind === 'call' && pattern.op));
+    if (!graph.instructions.some(({ op }) => roots.has(op))) return graph;
     const matcher = new Matcher(graph);
+    let fused = false;
     const instructions = graph.instructions.map((instruction): Instruction => {
       for (const { pattern, replace } of fusions) {
         for (const bound of matcher.matches(pattern, instruction)) {
           const replacement = replace(new Match(graph, bound));
-          if (replacement) return { ...instruction, ...replacement };
+          if (!replacement) continue;
+          fused = true;
+          return { ...instruction, ...replacement };
         }
       }
       return instruction;
     });
-    return { ...graph, instructions };
+    // What was fused leaves behind what it took the place of, which would count as a use.
+    return fused ? removeDeadCode({ ...graph, instructions }) : graph;
   };
 }
 
@@ -97,17 +104,11 @@ type Bindings = ReadonlyMap<string, Argument>;
 
 class Matcher {
   readonly #made: Map<number, Instruction>;
-  readonly #uses = new Map<number, number>();
+  readonly #uses: Map<number, number>;
 
   constructor(graph: Graph) {
     this.#made = producers(graph);
-    const results = [
-      ...graph.outputs.map(({ value }) => value),
-      ...graph.states.map((s) => s.next),
-    ];
-    for (const value of [...graph.instructions.flatMap(operands), ...results]) {
-      this.#uses.set(value, (this.#uses.get(value) ?? 0) + 1);
-    }
+    this.#uses = countUses(graph);
   }
 
   *matches(pattern: Pattern, root: Instruction): Generator<Bindings> {

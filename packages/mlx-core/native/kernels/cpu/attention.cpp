@@ -12,7 +12,6 @@ namespace mlx_runners::cpu {
 namespace {
 
 // Up to this number of queries keys and values are read in place: packing them wouldn't pay.
-constexpr int64_t kMaxDecodeQueries = 8;
 constexpr int64_t kTilesPerBlock = 8;
 constexpr int64_t kPackedFloats = int64_t{2} << 20;  // 8 MiB of packed keys and values at a time
 
@@ -75,13 +74,30 @@ void combine(const Attention& op, int64_t batch, int64_t kv_head, int64_t splits
   }
 }
 
-/// Splits the keys so that every thread finds a few pieces, of at least one block of keys each.
-void decode(const KernelTable& table, const Attention& op, int64_t batches) {
+/// Where the keys of a ring lie.
+struct Ring {
+  int64_t wrap;  // the first key that lies before its place
+  int64_t slots;
+};
+
+/// k and v so that a key from `wrap` on is at its place.
+Attention beyond_wrap(const Attention& op, const Ring& ring) {
+  Attention wrapped = op;
+  wrapped.k -= ring.slots * op.k_strides[2];
+  wrapped.v -= ring.slots * op.v_strides[2];
+  return wrapped;
+}
+
+/// Splits the keys so that every thread finds a few pieces, of at least one block of keys each
+/// where no ring wraps.
+void decode(const KernelTable& table, const Attention& op, int64_t batches, const Ring& ring) {
   const int64_t heads = batches * op.kv_heads;
   const int64_t key_blocks = ceil_div(op.keys, kDepth);
   const int64_t wanted = std::min(key_blocks, ceil_div(4 * int64_t{threads()}, heads));
   const int64_t split_keys = ceil_div(key_blocks, wanted) * kDepth;
-  const int64_t splits = ceil_div(op.keys, split_keys);
+  const int64_t first_splits = ceil_div(ring.wrap, split_keys);
+  const int64_t splits = first_splits + ceil_div(op.keys - ring.wrap, split_keys);
+  const Attention wrapped = beyond_wrap(op, ring);
   const int64_t rows = op.heads / op.kv_heads * op.queries;
   const int64_t partial = rows * (op.value_dim + 2);
   const Scratch partials(static_cast<size_t>(heads * splits * partial));
@@ -89,11 +105,14 @@ void decode(const KernelTable& table, const Attention& op, int64_t batches) {
       kDotRows * kPackedRow + kDepth * int64_t{table.tile_columns} + rows * op.dim;
   parallel_for(heads * splits, 1, [&](int64_t index, int64_t) {
     const int64_t head = index / splits;
-    const int64_t begin = index % splits * split_keys;
+    const int64_t split = index % splits;
+    const bool wraps = split >= first_splits;
+    const int64_t begin =
+        wraps ? ring.wrap + (split - first_splits) * split_keys : split * split_keys;
     const Scratch scratch(static_cast<size_t>(scratch_floats));
-    table.attention_decode(op, head / op.kv_heads, head % op.kv_heads, begin,
-                           std::min(begin + split_keys, op.keys), partials.data() + index * partial,
-                           scratch.data());
+    table.attention_decode(wraps ? wrapped : op, head / op.kv_heads, head % op.kv_heads, begin,
+                           std::min(begin + split_keys, wraps ? op.keys : ring.wrap),
+                           partials.data() + index * partial, scratch.data());
   });
   parallel_for(heads, std::max<int64_t>(1, 16384 / (splits * partial)),
                [&](int64_t begin, int64_t end) {
@@ -175,15 +194,66 @@ void prefill(const KernelTable& table, const Attention& op, int64_t batches) {
   }
 }
 
+// ---- rings ----
+
+/// Rows [begin, end) of the keys or values of a head in their order.
+void copy_rows(const float* from, int64_t step, int64_t size, int64_t begin, int64_t end,
+               const Ring& ring, float* to) {
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t place = row < ring.wrap ? row : row - ring.slots;
+    std::copy_n(from + place * step, size, to + row * size);
+  }
+}
+
+/// Copies keys and values [batches, kv_heads, keys, …] in their order to `to`, and has op read them
+/// there.
+Attention in_order(const Attention& op, int64_t batches, const Ring& ring, float* to) {
+  float* values = to + batches * op.kv_heads * op.keys * op.dim;
+  constexpr int64_t kRows = 64;
+  const int64_t pieces = ceil_div(op.keys, kRows);
+  parallel_for(batches * op.kv_heads * pieces, 4, [&](int64_t from, int64_t until) {
+    for (int64_t i = from; i < until; ++i) {
+      const int64_t kv = i / pieces;
+      const int64_t batch = kv / op.kv_heads;
+      const int64_t head = kv % op.kv_heads;
+      const int64_t begin = i % pieces * kRows;
+      const int64_t end = std::min(begin + kRows, op.keys);
+      copy_rows(op.k + batch * op.k_strides[0] + head * op.k_strides[1], op.k_strides[2], op.dim,
+                begin, end, ring, to + kv * op.keys * op.dim);
+      copy_rows(op.v + batch * op.v_strides[0] + head * op.v_strides[1], op.v_strides[2],
+                op.value_dim, begin, end, ring, values + kv * op.keys * op.value_dim);
+    }
+  });
+  Attention ordered = op;
+  const auto lie_at = [&](const float*& data, int64_t* strides, float* rows, int64_t size) {
+    data = rows;
+    strides[0] = op.kv_heads * op.keys * size;
+    strides[1] = op.keys * size;
+    strides[2] = size;
+  };
+  lie_at(ordered.k, ordered.k_strides, to, op.dim);
+  lie_at(ordered.v, ordered.v_strides, values, op.value_dim);
+  return ordered;
+}
+
 }  // namespace
 
 void attention(const Attention& op, int64_t batches) {
   const Attention seen = without_unseen_keys(op);
   if (op.queries <= kMaxDecodeQueries) {
-    decode(kernels(), seen, batches);
+    decode(kernels(), seen, batches, {seen.keys, seen.keys});
   } else {
     prefill(kernels(), seen, batches);
   }
+}
+
+void ring_attention(const Attention& op, int64_t batches, int64_t wrap, int64_t slots) {
+  if (op.queries <= kMaxDecodeQueries) {
+    return decode(kernels(), op, batches, {wrap, slots});
+  }
+  const Scratch copy(
+      static_cast<size_t>(batches * op.kv_heads * op.keys * (op.dim + op.value_dim)));
+  prefill(kernels(), in_order(op, batches, {wrap, slots}, copy.data()), batches);
 }
 
 }  // namespace mlx_runners::cpu

@@ -75,6 +75,15 @@ mlx::core::array attention(const mlx::core::array& q, const mlx::core::array& k,
                            const std::optional<mlx::core::array>& sinks, int window, float softcap,
                            mlx::core::StreamOrDevice s = {});
 
+/// attention with 'causal', of queries at positions from `position` on, over a cache whose slot
+/// j % S has the key of position j: q [B, H, T, D], keys [B, Hkv, S, D], values [B, Hkv, S, Dv] ->
+/// [B, H, T, Dv]. Read are the slots from the first query's window, or from 0 without one, to the
+/// last query; S has to hold them. The kernel reads few queries' keys in place, wherever they wrap.
+/// Throws std::invalid_argument for shapes and numbers that don't fit.
+mlx::core::array kv_cache_attention(const mlx::core::array& q, const mlx::core::array& keys,
+                                    const mlx::core::array& values, int position, float scale,
+                                    int window, float softcap, mlx::core::StreamOrDevice s = {});
+
 /// mlx::core::conv1d: x [B, T, Cin], w [Cout, K, Cin / groups] -> [B, T', Cout].
 mlx::core::array conv1d(const mlx::core::array& x, const mlx::core::array& w, int stride = 1,
                         int padding = 0, int dilation = 1, int groups = 1,

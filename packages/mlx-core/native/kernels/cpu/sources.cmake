@@ -65,6 +65,7 @@ add_library(
   ${CMAKE_CURRENT_LIST_DIR}/composed_attention.cpp
   ${CMAKE_CURRENT_LIST_DIR}/fused_primitive.cpp
   ${CMAKE_CURRENT_LIST_DIR}/glu_primitive.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/kv_cache_attention_primitive.cpp
   ${CMAKE_CURRENT_LIST_DIR}/matmul_primitives.cpp
   ${CMAKE_CURRENT_LIST_DIR}/rms_norm_primitives.cpp
   ${CMAKE_CURRENT_LIST_DIR}/rope_primitive.cpp

@@ -1,0 +1,30 @@
+export { load, type StoriesLoadOptions } from './pipeline.js';
+export {
+  LanguageModel,
+  type Finish,
+  type GeneratedText,
+  type GenerateOptions,
+  type Perplexity,
+  type PerplexityOptions,
+  type Prompt,
+  type SampledToken,
+  type SamplingOptions,
+  type TextPart,
+  type TextStream,
+  type Usage,
+} from '@mlx-runners/lm';
+export type { DownloadProgress } from '@mlx-runners/hub';
+// What calls throw, for `instanceof`; each has a `code` too.
+export {
+  AbortedError,
+  CheckpointError,
+  DisposedError,
+  FileError,
+  HubError,
+  MemoryError,
+  MlxRunnersError,
+  NativeError,
+  ProgramError,
+  UsageError,
+  type ErrorCode,
+} from '@mlx-runners/mlx-core/errors';

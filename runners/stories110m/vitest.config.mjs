@@ -1,0 +1,3 @@
+import { testConfig } from '../../vitest.base.mjs';
+
+export default testConfig(import.meta.dirname);
