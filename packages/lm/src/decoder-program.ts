@@ -65,7 +65,7 @@ const maxBatchSize = 2 * 256 + MAX_SEQUENCES;
 export function decoderProgram(
   decoder: Decoder,
   options: DecoderProgramOptions = {},
-): Pick<ExportDescription, 'methods' | 'parameters' | 'constants'> {
+): Pick<ExportDescription, 'methods' | 'parameters'> & { constants: DecoderConstants } {
   const { cache = 'off-graph', logitsToKeep = 'selected' } = options;
   const contextLength = contextLengthOf(decoder, options);
   const { prefillChunk = usualChunk } = options;
@@ -95,7 +95,7 @@ export function decoderProgram(
       ...(cache === 'in-graph' && {
         cacheRows: layouts.map((layout) => inGraphRows(layout, { ...plan, chunk })),
       }),
-    } satisfies DecoderConstants,
+    },
   };
 }
 

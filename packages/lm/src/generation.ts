@@ -149,7 +149,6 @@ export async function* generate(
   const started = performance.now();
   let first = started;
   let next = prompt.slice(cachedTokens);
-  sequence.checkRoom(next.length);
   while (!completion.finish) {
     const isFirst = first === started;
     const tokens = await sequence.continue(next, {

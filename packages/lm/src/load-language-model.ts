@@ -8,6 +8,7 @@ import { readJsonFile, type Precision } from '@mlx-runners/nn';
 import { compileModel, isExport, loadExport, type ProgramModel } from '@mlx-runners/program';
 import {
   ggufChatTemplate,
+  hasTokenizer,
   loadChatTemplate,
   loadTokenizer,
   Tokenizer,
@@ -86,7 +87,7 @@ async function compile(
   try {
     computeIn(network, dtype);
     const { methods, ...program } = decoderProgram(network, { maxContextLength });
-    const compiled = ({ ...some }: typeof methods, wait?: AbortSignal): Promise<ProgramModel> =>
+    const compiled = (some: typeof methods, wait?: AbortSignal): Promise<ProgramModel> =>
       compileModel({ model: { id: path }, dtype, ...program, methods: some }, { signal: wait });
     const { step, ...others } = methods;
     const decoder = new DecoderModel(await compiled(others, signal), path, {
@@ -153,12 +154,6 @@ async function textParts(
 }
 
 type Json = Readonly<Record<string, unknown>>;
-
-function hasTokenizer(folder: string): boolean {
-  return ['tokenizer.json', 'tokenizer.model', 'tokenizer.bin'].some((name) =>
-    existsSync(join(folder, name)),
-  );
-}
 
 function jsonIn(folder: string, name: string): Json | undefined {
   const file = join(folder, name);

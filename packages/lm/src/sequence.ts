@@ -8,6 +8,7 @@ import {
 } from '@mlx-runners/mlx-core';
 import type { SampledToken } from '@mlx-runners/mlx-core/program';
 import type { Session } from '@mlx-runners/program';
+import { commonLength } from './common-length.js';
 import type { DecoderConstants } from './decoder-program.js';
 import type { Sampler } from './sampler.js';
 
@@ -57,9 +58,7 @@ export class Sequence {
    * @returns how many of `ids` need not be fed again
    */
   reuse(ids: readonly number[]): number {
-    const most = Math.min(this.tokens.length, ids.length - 1);
-    let same = 0;
-    while (same < most && this.tokens[same] === ids[same]) same++;
+    const same = Math.min(commonLength(this.tokens, ids), ids.length - 1);
     return this.rewind(same) ? same : 0;
   }
 

@@ -1,4 +1,5 @@
 /** The sequences of a cache by their tokens, so that what two prompts begin with is read once. */
+import { commonLength } from './common-length.js';
 import type { CellSequences } from './step-model.js';
 
 /** Tokens of which the first `fed` are in the cache, as a sequence. */
@@ -39,13 +40,6 @@ export function isBeingRead(
     if (common > source.fed && common - length >= leastShared) return true;
   }
   return false;
-}
-
-function commonLength(a: readonly number[], b: readonly number[]): number {
-  const most = Math.min(a.length, b.length);
-  let length = 0;
-  while (length < most && a[length] === b[length]) length++;
-  return length;
 }
 
 /** Sequences of texts that have ended, kept for those that begin as they do; the least recently used goes first. */

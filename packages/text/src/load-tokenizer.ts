@@ -30,6 +30,11 @@ export async function loadTokenizer(path: string): Promise<Tokenizer> {
   return Tokenizer.fromJson(configured.file, file, { ...own, ...configured.specialTokens });
 }
 
+/** Whether a folder has a file that `loadTokenizer` reads. */
+export function hasTokenizer(folder: string): boolean {
+  return FILES.some((name) => existsSync(join(folder, name)));
+}
+
 function tokenizerFile(path: string): string {
   if (!statSync(path, { throwIfNoEntry: false })?.isDirectory()) return path;
   const found = FILES.find((name) => existsSync(join(path, name)));

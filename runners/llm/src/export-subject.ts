@@ -1,12 +1,10 @@
 /** Models for `export`: one that the user named, or a small one of random weights. */
-import { basename, isAbsolute } from 'node:path';
-import { findModelSource, type TransferOptions } from '@mlx-runners/hub';
+import { modelOrigin, type TransferOptions } from '@mlx-runners/hub';
 import {
   decoderSubject,
   randomDecoderSubject,
   type DecoderSubjectOptions,
 } from '@mlx-runners/lm/command-line';
-import type { ExportDescription } from '@mlx-runners/program';
 import type { ExportSubject } from '@mlx-runners/runner';
 import { manifest } from './manifest.js';
 import { findLanguageModel } from './pipeline.js';
@@ -17,15 +15,12 @@ export async function loadForExport(
   transfer: TransferOptions = {},
 ): Promise<ExportSubject> {
   const path = await findLanguageModel(model, transfer);
-  return await decoderSubject(path, { model: sourceOf(model) }, options, transfer.signal);
-}
-
-/** What the user named, as it is known elsewhere: by its id on the hub, and a path without its place. */
-function sourceOf(name: string): ExportDescription['model'] {
-  const known = findModelSource(manifest.models, name);
-  if (!known) return { id: isAbsolute(name) ? basename(name) : name };
-  const { id, source } = known;
-  return { id, revision: source.revision, license: source.license };
+  return await decoderSubject(
+    path,
+    { model: modelOrigin(manifest.models, model) },
+    options,
+    transfer.signal,
+  );
 }
 
 /** Of the make of Llama 3.2, with two layers. */

@@ -1,6 +1,5 @@
 /** Models for `export`: one that the user named, or a small one of random weights. */
-import { basename, isAbsolute } from 'node:path';
-import { findModelSource, type TransferOptions } from '@mlx-runners/hub';
+import { modelOrigin, type TransferOptions } from '@mlx-runners/hub';
 import {
   decoderSubject,
   randomDecoderSubject,
@@ -23,8 +22,7 @@ export async function loadForExport(
 ): Promise<ExportSubject> {
   const path = await findStories(model, transfer);
   const { specialTokens } = await loadTokenizer(folderOf(path));
-  const id =
-    findModelSource(manifest.models, model)?.id ?? (isAbsolute(model) ? basename(model) : model);
+  const { id } = modelOrigin(manifest.models, model);
   const about = { model: { id }, constants: constantsOf(specialTokens) };
   return await decoderSubject(path, about, options, transfer.signal);
 }

@@ -1,8 +1,8 @@
 /** Models for the command `export`: one that the user named, or a small one of random weights. */
 import { existsSync } from 'node:fs';
-import { basename, isAbsolute, join } from 'node:path';
+import { join } from 'node:path';
 import { mx, throwIfAborted } from '@mlx-runners/mlx-core';
-import { findModelSource, resolveModel, type TransferOptions } from '@mlx-runners/hub';
+import { modelOrigin, resolveModel, type TransferOptions } from '@mlx-runners/hub';
 import { randomWeights } from '@mlx-runners/nn';
 import type { ExportDescription } from '@mlx-runners/program';
 import type { ExportSubject, ModelOptions } from '@mlx-runners/runner';
@@ -31,7 +31,7 @@ export async function loadForExport(
   const model = await loadWhisper(folder, dtype);
   const present = tokenizerFiles.filter((name) => existsSync(join(folder, name)));
   const subject = subjectOf(model, {
-    model: sourceOf(options.model),
+    model: modelOrigin(manifest.models, options.model),
     dtype,
     files: Object.fromEntries(present.map((name) => [name, join(folder, name)])),
   });
@@ -42,14 +42,6 @@ export async function loadForExport(
     throw error;
   }
   return subject;
-}
-
-/** What the user named, as it is known elsewhere: by its id on the hub, and a folder without its place. */
-function sourceOf(name: string): ExportDescription['model'] {
-  const known = findModelSource(manifest.models, name);
-  if (!known) return { id: isAbsolute(name) ? basename(name) : name };
-  const { id, source } = known;
-  return { id, revision: source.revision, license: source.license };
 }
 
 // As many layers as whisper-base, so that the budgets of runner.json count its instructions, and as wide as

@@ -7,8 +7,8 @@ import type { DecoderExportOptions } from '@mlx-runners/runner/library';
 import { computeIn, usualDtype } from '../activation-dtype.js';
 import { loadDecoder, readDecoderCheckpoint, type DecoderCheckpoint } from '../checkpoint.js';
 import type { Decoder } from '../decoder.js';
-import { cacheLayers } from '../decoder-program.js';
 import {
+  cacheLayers,
   decoderConstants,
   decoderProgram,
   type DecoderProgramOptions,
@@ -80,12 +80,11 @@ function subjectOf(
   const exported = decoderProgram(decoder, program);
   const constants = { ...exported.constants, ...own };
   const description = { ...about, ...exported, constants };
-  const { contextLength } = decoderConstants.parse(description.constants);
   const isOffGraph = program.cache !== 'in-graph';
   return {
     description,
     // The eager model has no cache of its own kind: it keeps keys and values in states.
-    eager: isOffGraph ? inStates(decoder, program, contextLength) : undefined,
+    eager: isOffGraph ? inStates(decoder, program, exported) : undefined,
     cacheLengths: isOffGraph ? { forward: { before: 'past', added: 'T' } } : undefined,
     load: (parameters) => decoder.replace(parameters),
     dispose: () => decoder.dispose(),
@@ -98,12 +97,11 @@ const longestCompared = 4096;
 function inStates(
   decoder: Decoder,
   options: DecoderProgramOptions,
-  contextLength: number,
+  { methods: { step }, constants }: ReturnType<typeof decoderProgram>,
 ): ExportDescription['methods'] {
-  const maxContextLength = Math.min(contextLength, longestCompared);
+  const maxContextLength = Math.min(constants.contextLength, longestCompared);
   const inGraph = decoderProgram(decoder, { ...options, cache: 'in-graph', maxContextLength });
   // Steps of many sequences are compared where nothing comes before them.
-  const { step } = decoderProgram(decoder, options).methods;
   return { ...inGraph.methods, ...(step && { step }) };
 }
 
