@@ -17,6 +17,7 @@ import {
   type Precision,
 } from '@mlx-runners/nn';
 import { z } from 'zod';
+import { isTied, sizeFields } from './config.js';
 import type { Decoder } from './decoder.js';
 import { familyOf } from './families.js';
 import { readGgufCheckpoint } from './gguf-checkpoint.js';
@@ -36,16 +37,32 @@ export interface DecoderCheckpoint {
   metadata?: ReturnType<typeof mx.loadGguf>['metadata'];
 }
 
+const folderSchema = z.object({
+  quantization: quantizationSchema.nullish(),
+  model_type: sizeFields.model_type,
+  tie_word_embeddings: sizeFields.tie_word_embeddings,
+});
+
+/** Some files have the output matrix also where it is the table of embeddings, and old ones what rotations follow from. */
+function dropUnused(tensors: Map<string, MxArray>, tied: boolean): void {
+  for (const [name, tensor] of tensors) {
+    const isUnused = (tied && name.startsWith('lm_head.')) || name.endsWith('.rotary_emb.inv_freq');
+    if (!isUnused) continue;
+    tensors.delete(name);
+    tensor.dispose();
+  }
+}
+
 function readFolder(folder: string): DecoderCheckpoint {
   const source = join(folder, 'config.json');
   const config = readJsonFile(source);
+  const {
+    quantization: given,
+    model_type,
+    tie_word_embeddings,
+  } = fitted(config, folderSchema, source, 'the configuration of a language model');
   const { tensors } = readCheckpoint(folder);
-  const { quantization: given } = fitted(
-    config,
-    z.object({ quantization: quantizationSchema.nullish() }),
-    source,
-    'the configuration of a language model',
-  );
+  dropUnused(tensors, isTied({ model_type, tie_word_embeddings }));
   const packingOf = (layer: string): Packing | undefined => {
     if (!given || !tensors.has(`${layer}.scales`)) return undefined;
     return formatOf(given, layer);
@@ -59,16 +76,21 @@ const fileReaders: readonly (readonly [RegExp, (path: string) => DecoderCheckpoi
   [/\.(?:pt|pth)$/i, readLlama2cCheckpoint],
 ];
 
-/** The one such file of a folder; of a GGUF file in several parts the first. */
+/** The one such file of a folder; of a GGUF file in several parts the first that is there. */
 function fileIn(folder: string): string | undefined {
-  const names = readdirSync(folder).filter((name) => fileReaders.some(([end]) => end.test(name)));
-  const whole = names.filter((name) => !/-(?!00001)\d{5}-of-\d{5}\.gguf$/i.test(name));
-  if (whole.length > 1) {
+  const models = new Map<string, string>();
+  for (const name of readdirSync(folder).sort()) {
+    if (!fileReaders.some(([end]) => end.test(name))) continue;
+    const model = name.replace(/-\d{5}(-of-\d{5}\.gguf)$/i, '$1');
+    if (!models.has(model)) models.set(model, name);
+  }
+  const names = [...models.values()];
+  if (names.length > 1) {
     throw new CheckpointError(
-      `${folder} has several models: ${printable(whole.join(', '))}. Name one of them.`,
+      `${folder} has several models: ${printable(names.join(', '))}. Name one of them.`,
     );
   }
-  return whole.length === 1 ? join(folder, whole[0]) : undefined;
+  return names.length === 1 ? join(folder, names[0]) : undefined;
 }
 
 function readFile(path: string): DecoderCheckpoint {

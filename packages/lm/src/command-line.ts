@@ -1,4 +1,6 @@
 /** What command lines of language models share; programs that only use models have no need of it. */
+export { commonLength } from './common-length.js';
+export { withDecoderExportOptions } from './command-line/decoder-export-options.js';
 export {
   decoderSubject,
   randomDecoderSubject,

@@ -16,8 +16,18 @@ export const sizeFields = {
   num_hidden_layers: count,
   rms_norm_eps: z.number().positive().default(1e-6),
   max_position_embeddings: size,
-  tie_word_embeddings: z.boolean().default(false),
+  tie_word_embeddings: z.boolean().nullish(),
 };
+
+interface Embeddings {
+  model_type: string;
+  tie_word_embeddings?: boolean | null | undefined;
+}
+
+/** Whether the table of embeddings is the output matrix, too. */
+export function isTied({ model_type, tie_word_embeddings }: Embeddings): boolean {
+  return tie_word_embeddings ?? model_type.startsWith('gemma');
+}
 
 export const headFields = {
   num_attention_heads: count,

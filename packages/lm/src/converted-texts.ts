@@ -2,10 +2,13 @@
 import { cpSync, existsSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { writeWholeFile } from '@mlx-runners/mlx-core/whole-file';
+import { readJsonFile } from '@mlx-runners/nn';
 import {
   ggufTokenizerFiles,
+  loadTokenizer,
   pieceTokenizerFiles,
   Tokenizer,
+  tokenizerFile,
   type HuggingFaceFiles,
 } from '@mlx-runners/text';
 import type { DecoderCheckpoint } from './checkpoint.js';
@@ -13,6 +16,12 @@ import { stopIds } from './stop-ids.js';
 
 /** Beside the weights in a folder of Hugging Face or MLX, and none of their business. */
 const TEXTS = [
+  'chat_template.jinja',
+  'chat_template.json',
+  'additional_chat_templates',
+  'generation_config.json',
+];
+const TOKENIZER_TEXTS = [
   'tokenizer.json',
   'tokenizer_config.json',
   'tokenizer.model',
@@ -20,10 +29,6 @@ const TEXTS = [
   'added_tokens.json',
   'vocab.json',
   'merges.txt',
-  'chat_template.jinja',
-  'chat_template.json',
-  'additional_chat_templates',
-  'generation_config.json',
 ];
 
 /**
@@ -31,28 +36,46 @@ const TEXTS = [
  * llama2.c.
  *
  * @param source as it was given to `readDecoderCheckpoint`
+ * @param tokenizer as `loadTokenizer` takes it, in the place of the checkpoint's own
  * @returns the ids of special tokens, which belong into config.json
  */
 export async function writeTexts(
   folder: string,
   source: string,
   { source: file, metadata, config }: DecoderCheckpoint,
+  tokenizer?: string,
 ): Promise<Record<string, unknown>> {
-  if (metadata) {
+  if (metadata && tokenizer === undefined) {
     await writeFiles(folder, ggufTokenizerFiles(metadata, file));
     return await writeGenerationConfig(folder, Tokenizer.fromGguf(metadata, file), config);
   }
   const from = statSync(source).isDirectory() ? source : dirname(source);
-  for (const name of TEXTS.filter((each) => existsSync(join(from, each)))) {
+  copy(from, tokenizer === undefined ? [...TEXTS, ...TOKENIZER_TEXTS] : TEXTS, folder);
+  const found = tokenizerFile(tokenizer ?? from);
+  if (found === undefined) return {};
+  if (tokenizer !== undefined) copy(dirname(found), ['tokenizer_config.json'], folder);
+  if (found.endsWith('.json')) {
+    if (tokenizer !== undefined) cpSync(found, join(folder, 'tokenizer.json'));
+    return {};
+  }
+  await writePieces(folder, await pieceTokenizerFiles(found));
+  if (existsSync(join(folder, 'generation_config.json'))) return {};
+  return await writeGenerationConfig(folder, await loadTokenizer(folder), config);
+}
+
+/** Those that are there. */
+function copy(from: string, names: readonly string[], folder: string): void {
+  for (const name of names.filter((each) => existsSync(join(from, each)))) {
     cpSync(join(from, name), join(folder, name), { recursive: true, dereference: true });
   }
-  const pieces = ['tokenizer.model', 'tokenizer.bin']
-    .map((name) => join(from, name))
-    .find((path) => existsSync(path));
-  if (pieces === undefined || existsSync(join(folder, 'tokenizer.json'))) return {};
-  const files = await pieceTokenizerFiles(pieces);
-  await writeFiles(folder, files);
-  return await writeGenerationConfig(folder, Tokenizer.fromJson(files['tokenizer.json']), config);
+}
+
+/** What a tokenizer_config.json that was copied says counts before what pieces tell. */
+async function writePieces(folder: string, files: HuggingFaceFiles): Promise<void> {
+  const name = 'tokenizer_config.json';
+  const path = join(folder, name);
+  const copied = existsSync(path) ? (readJsonFile(path) as object) : {};
+  await writeFiles(folder, { ...files, [name]: { ...files[name], ...copied } });
 }
 
 async function writeFiles(folder: string, files: HuggingFaceFiles): Promise<void> {

@@ -14,6 +14,7 @@ import {
   type EmbeddingLayer,
   type LinearLayer,
 } from '@mlx-runners/nn';
+import { isTied } from './config.js';
 import type { DecoderCache, LayerCache, LayerLayout } from './kv-cache.js';
 import type { Rope } from './rope.js';
 
@@ -52,11 +53,12 @@ export interface DecoderLayer extends Module {
 }
 
 export interface DecoderSizes {
+  model_type: string;
   max_position_embeddings: number;
   vocab_size: number;
   hidden_size: number;
   rms_norm_eps: number;
-  tie_word_embeddings: boolean;
+  tie_word_embeddings?: boolean | null | undefined;
 }
 
 class DecoderStack extends Module {
@@ -97,7 +99,7 @@ export abstract class Decoder extends Module {
     this.contextLength = sizes.max_position_embeddings;
     this.vocabularySize = sizes.vocab_size;
     this.model = new DecoderStack(sizes, layers);
-    if (!sizes.tie_word_embeddings) {
+    if (!isTied(sizes)) {
       this.lm_head = new Linear(sizes.hidden_size, sizes.vocab_size, { bias: false });
     }
     this.#ropes = ropes;

@@ -23,7 +23,6 @@ const schema = z.object({
   ...sizeFields,
   ...headFields,
   ...ropeFields,
-  tie_word_embeddings: z.boolean().default(true),
   intermediate_size: size,
   head_dim: size.default(256),
   hidden_activation: z.literal('gelu_pytorch_tanh').default('gelu_pytorch_tanh'),

@@ -167,7 +167,7 @@ export class LanguageModel {
   }
 
   /**
-   * Writes what is known of the last prompt and its text to a file, for `loadPromptCache`.
+   * Writes what is known of the last prompt and its text to a file, for `loadPromptCache`. Makes missing folders.
    *
    * @throws UsageError when there is none, or a text is under way; FileError
    */

@@ -8,10 +8,10 @@ import { readJsonFile, type Precision } from '@mlx-runners/nn';
 import { compileModel, isExport, loadExport, type ProgramModel } from '@mlx-runners/program';
 import {
   ggufChatTemplate,
-  hasTokenizer,
   loadChatTemplate,
   loadTokenizer,
   Tokenizer,
+  tokenizerFile,
   type ChatTemplate,
 } from '@mlx-runners/text';
 import { computeIn, usualDtype } from './activation-dtype.js';
@@ -31,6 +31,8 @@ export interface LoadLanguageModelOptions {
   maxContextLength?: number;
   /** How keys and values are kept: float32, from 512 tokens on, unless given. */
   kvCache?: KvCacheOptions;
+  /** A file or folder that `loadTokenizer` of @mlx-runners/text reads, in the place of the model's own tokenizer. */
+  tokenizer?: string;
   signal?: AbortSignal;
 }
 
@@ -53,7 +55,7 @@ export async function loadParts(
 
 async function loadExported(
   folder: string,
-  { dtype, precision, maxContextLength, signal }: LoadLanguageModelOptions,
+  { dtype, precision, maxContextLength, tokenizer, signal }: LoadLanguageModelOptions,
 ): Promise<LanguageModelParts> {
   const program = loadExport(folder);
   try {
@@ -67,7 +69,10 @@ async function loadExported(
       throw new UsageError(`${folder} is an export, whose precision was settled when it was made.`);
     }
     const decoder = new DecoderModel(program, folder, { fingerprint: sha256, maxContextLength });
-    const text = await textParts(folder);
+    const text = await textParts(folder, tokenizer);
+    if (tokenizer !== undefined) {
+      checkVocabulary(text.tokenizer, decoder.constants.vocabularySize, tokenizer);
+    }
     throwIfAborted(signal);
     return { decoder, ...text };
   } catch (error) {
@@ -78,13 +83,17 @@ async function loadExported(
 
 async function compile(
   path: string,
-  { dtype = usualDtype(), precision = 'exact', maxContextLength, signal }: LoadLanguageModelOptions,
+  options: LoadLanguageModelOptions,
 ): Promise<LanguageModelParts> {
+  const { dtype = usualDtype(), precision = 'exact', maxContextLength, signal } = options;
   const checkpoint = readDecoderCheckpoint(path);
-  const text = await textParts(path, checkpoint);
+  const text = await textParts(path, options.tokenizer, checkpoint);
   throwIfAborted(signal);
   const network = loadDecoder(checkpoint, { precision });
   try {
+    if (options.tokenizer !== undefined) {
+      checkVocabulary(text.tokenizer, network.vocabularySize, options.tokenizer);
+    }
     computeIn(network, dtype);
     const { methods, ...program } = decoderProgram(network, { maxContextLength });
     const compiled = (some: typeof methods, wait?: AbortSignal): Promise<ProgramModel> =>
@@ -124,18 +133,24 @@ function fingerprintOf(
   return hash.digest('hex');
 }
 
-/** Tokenizer, template and stop ids of a folder, or of what was read from a GGUF file. */
+/**
+ * Tokenizer, template and stop ids of a folder, or of what was read from a GGUF file.
+ *
+ * @param given a tokenizer in the place of theirs
+ */
 async function textParts(
   path: string,
+  given: string | undefined,
   { metadata, source, config }: Partial<DecoderCheckpoint> = {},
 ): Promise<Omit<LanguageModelParts, 'decoder'>> {
   const folder = statSync(path).isDirectory() ? path : dirname(path);
   // The folder of a file may belong to others.
   const isOwn = folder === path || metadata === undefined;
+  const isInside = metadata && !(isOwn && tokenizerFile(folder) !== undefined);
   const tokenizer =
-    metadata && !(isOwn && hasTokenizer(folder))
+    isInside && given === undefined
       ? Tokenizer.fromGguf(metadata, source)
-      : await loadTokenizer(folder);
+      : await loadTokenizer(given ?? folder);
   const ownTemplate = isOwn ? await loadChatTemplate(folder) : undefined;
   const template = ownTemplate ?? (metadata && ggufChatTemplate(metadata, source));
   const generationConfig = isOwn ? jsonIn(folder, 'generation_config.json') : undefined;
@@ -151,6 +166,17 @@ async function textParts(
     stopIds: ends,
     samplingDefaults: samplingDefaults(generationConfig),
   };
+}
+
+/**
+ * @param source where a tokenizer is from that did not come with the model
+ * @throws CheckpointError when it has ids that the model doesn't know
+ */
+export function checkVocabulary({ vocabSize }: Tokenizer, known: number, source: string): void {
+  if (vocabSize <= known) return;
+  throw new CheckpointError(
+    `${source} is the tokenizer of another model: it has ${vocabSize} tokens, and the model knows ${known}.`,
+  );
 }
 
 type Json = Readonly<Record<string, unknown>>;

@@ -104,6 +104,35 @@ it('takes the format of a layer by its name, and none where it says so', async (
   expect(await difference(logits(ours), logits(plain))).toBeLessThan(1e-5);
 });
 
+it.each([{ tie_word_embeddings: true }, { tie_word_embeddings: null, model_type: 'gemma3_text' }])(
+  'passes over an output matrix where it is the embeddings, and over tables of rotations: %j',
+  (fields) => {
+    const embeddings = weights.get('model.embed_tokens.weight')!;
+    const [codes, scales, biases] = mx.quantize(embeddings, 32, 4);
+    const more = {
+      ...{ 'lm_head.weight': codes, 'lm_head.scales': scales, 'lm_head.biases': biases },
+      'model.layers.0.self_attn.rotary_emb.inv_freq': mx.array([1, 0.5]),
+    };
+    const path = folder(
+      `head-${fields.model_type}`,
+      new Map([...weights, ...Object.entries(more)]),
+      fields,
+    );
+    const checkpoint = readDecoderCheckpoint(path);
+    expect([...checkpoint.tensors.keys()].sort()).toEqual([...weights.keys()].sort());
+  },
+);
+
+it('has an output matrix of its own in a GGUF file that holds one', async () => {
+  const path = join(scratch, 'own-output.gguf');
+  const embeddings = weights.get('model.embed_tokens.weight')!;
+  const given = new Map([...weights, ['lm_head.weight', embeddings.negative()]]);
+  writeFileSync(path, ggufOf({ config, weights: given, format: 'Q8_0' }));
+  const one = join(scratch, 'no-output.gguf');
+  writeFileSync(one, ggufOf({ config, weights, format: 'Q8_0' }));
+  expect(await difference(logits(load(path)), logits(load(one)).negative())).toBeLessThan(1e-5);
+});
+
 it('refuses what does not fit', () => {
   const { packed } = quantised(() => ({ bits: 4, groupSize: 32, mode: 'affine' }));
   const bad = [
@@ -142,6 +171,34 @@ it.each(['uint32', 'int32'] as const)(
     expect(await difference(logits(load(path)), logits(load(one)))).toBe(0);
   },
 );
+
+it('reads a GGUF file in parts, given its folder or any of them, and names one that is missing', async () => {
+  const parts = join(scratch, 'parts');
+  mkdirSync(parts);
+  const all = [...weights];
+  const paths = [0, 1, 2].map((number) => {
+    const path = join(parts, `m-0000${number + 1}-of-00003.gguf`);
+    const third = new Map(all.filter((_, i) => i % 3 === number));
+    const metadata = [
+      ['split.no', { type: 'uint16', value: number }],
+      ['split.count', { type: 'uint16', value: 3 }],
+      ['split.tensors.count', { type: 'int32', value: all.length }],
+    ] as const;
+    writeFileSync(path, ggufOf({ config, weights: third, format: 'Q8_0', metadata }));
+    return path;
+  });
+  const one = join(scratch, 'in-one.gguf');
+  writeFileSync(one, ggufOf({ config, weights, format: 'Q8_0' }));
+  const expected = logits(load(one));
+  for (const path of [parts, ...paths]) {
+    expect(await difference(logits(load(path)), expected)).toBe(0);
+  }
+  rmSync(paths[0]);
+  expect(() => load(parts)).toThrow(CheckpointError);
+  expect(() => load(parts)).toThrow(/m-00001-of-00003\.gguf: No such file/);
+  writeFileSync(join(parts, 'other.gguf'), '');
+  expect(() => load(parts)).toThrow(/several models: m-00002-of-00003\.gguf, other\.gguf\./);
+});
 
 it('refuses a GGUF file whose layers differ', () => {
   const path = join(scratch, 'differ.gguf');

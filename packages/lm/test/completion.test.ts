@@ -1,5 +1,6 @@
 import { UsageError } from '@mlx-runners/mlx-core/errors';
 import { Completion, type CompletionOptions } from '@mlx-runners/lm';
+import { Tokenizer } from '@mlx-runners/text';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { byteIds, smallTokenizer } from './small-tokenizer.js';
@@ -85,6 +86,27 @@ describe('Completion', () => {
     const ids = byteIds(tokenizer, 'é👍');
     expect(run([...ids, eot]).texts).toEqual(['', 'é', '', '', '', '👍', '']);
     expect(run(ids.slice(0, 4), { maxTokens: 4 }).text).toBe('é\ufffd');
+  });
+
+  it('keeps the space that it begins with only where it continues a text', () => {
+    const pieces = ['▁a', '▁the', '▁', '</s>'];
+    const sentencePiece = Tokenizer.fromJson({
+      added_tokens: [{ id: 3, content: '</s>', special: true }],
+      pre_tokenizer: { type: 'Metaspace', prepend_scheme: 'always' },
+      decoder: { type: 'Metaspace', prepend_scheme: 'always' },
+      model: {
+        type: 'BPE',
+        vocab: Object.fromEntries(pieces.map((piece, id) => [piece, id])),
+        merges: [],
+      },
+    });
+    const given = { tokenizer: sentencePiece, stopIds: new Set([3]) };
+    expect(run([1, 0], given).texts).toEqual(['the', ' a']);
+    expect(run([1, 0], { ...given, continued: 0 }).texts).toEqual([' the', ' a']);
+    // Behind no more than a token of the beginning there is no text that could go on.
+    expect(run([1, 0], { ...given, continued: 3 }).texts).toEqual(['the', ' a']);
+    const stopped = run([1, 0], { ...given, continued: 0, stopStrings: [' the a'] });
+    expect([stopped.text, stopped.tokens]).toEqual(['', 2]);
   });
 
   it('gives the rest of its text when it is closed', () => {

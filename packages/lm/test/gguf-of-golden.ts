@@ -8,6 +8,7 @@ const types = { F32: 0, Q4_0: 2, Q4_1: 3, Q5_0: 6, Q5_1: 7, Q8_0: 8, Q4_K: 12, Q
 const names: readonly (readonly [RegExp, string])[] = [
   [/^model\.embed_tokens/, 'token_embd'],
   [/^model\.norm/, 'output_norm'],
+  [/^lm_head/, 'output'],
   [/^model\.layers\./, 'blk.'],
   [/self_attn\.([qkv])_proj/, 'attn_$1'],
   [/self_attn\.o_proj/, 'attn_output'],

@@ -1,5 +1,5 @@
 /** Language models as a whole: prompts in, text out. */
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { AbortedError, DisposedError, mx, UsageError } from '@mlx-runners/mlx-core';
@@ -97,6 +97,21 @@ describe('generate', () => {
     const stopped = await model.generate(prompt, { ...greedy, maxTokens: 40, stop }).result();
     expect(stopped.finish).toEqual({ reason: 'stop', stopString: stop });
     expect(stopped.text).toBe(text.slice(0, text.indexOf(stop)));
+  });
+
+  it('takes null for an option as if it was left out', async () => {
+    const given = { topP: null, seed: null, stop: null, maxTokens: 12, ignoreStopIds: true };
+    const drawn = () => ids(prompt, { ...given, temperature: 2 });
+    expect(await drawn()).not.toEqual(await drawn());
+    expect(await ids(prompt, { ...given, temperature: 0, logitBias: null })).toEqual(
+      await ids(prompt, { ...greedy, maxTokens: 12 }),
+    );
+  });
+
+  it('draws no token twice where a penalty forbids it', async () => {
+    const options = { ...greedy, repetitionPenalty: 1e6, maxTokens: 30 };
+    const tokens = await ids(prompt, options);
+    expect(new Set(tokens).size).toBe(tokens.length);
   });
 
   it('gives nothing for no tokens', async () => {
@@ -214,6 +229,20 @@ describe('batch', () => {
   );
 });
 
+describe('encode', () => {
+  it('puts one token of the beginning before messages, though template and tokenizer both would', async () => {
+    const folder = writeTinyLanguageModel(join(scratch, 'beginning'));
+    const config = {
+      ...{ bos_token: '<s>', eos_token: '</s>', add_bos_token: true },
+      chat_template: '{{ bos_token }}' + tinyChatTemplate,
+    };
+    writeFileSync(join(folder, 'tokenizer_config.json'), JSON.stringify(config));
+    await using loaded = await LanguageModel.load(folder);
+    expect(loaded.encode([{ role: 'user', content: '2' }])).toEqual([0, 9, 4, 11, 10]);
+    expect(loaded.encode('2')).toEqual([0, 4]);
+  });
+});
+
 describe('load', () => {
   it('takes what generation_config.json recommends', async () => {
     const folder = writeTinyLanguageModel(join(scratch, 'greedy'), {
@@ -224,6 +253,19 @@ describe('load', () => {
     const { tokens } = await loaded.generate(prompt, given).result();
     expect(tokens.map(({ id }) => id)).toEqual(await ids(prompt, { ...greedy, maxTokens: 10 }));
     expect([...loaded.stopIds].sort()).toEqual([1, 5]);
+  });
+
+  it('refuses a tokenizer of more tokens than the model knows', async () => {
+    const folder = writeTinyLanguageModel(join(scratch, 'few'));
+    const vocab = Object.fromEntries(Array.from({ length: 200 }, (_, i) => [`t${i}`, i]));
+    const tokenizer = join(scratch, 'many.json');
+    writeFileSync(
+      tokenizer,
+      JSON.stringify({ model: { type: 'WordLevel', vocab, unk_token: 't0' } }),
+    );
+    await expect(LanguageModel.load(folder, { tokenizer })).rejects.toThrow(
+      /many\.json is the tokenizer of another model: it has 200 tokens, and the model knows \d+\.$/,
+    );
   });
 
   it('refuses a context that the model was not made for', async () => {

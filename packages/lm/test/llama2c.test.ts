@@ -1,5 +1,5 @@
 /** Checkpoints of llama2.c, made from a golden's weights: rows turned from halves to pairs. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { CheckpointError, mx, type MxArray } from '@mlx-runners/mlx-core';
@@ -16,7 +16,7 @@ import {
   tokenizerBin,
   type PyTorchTensor,
 } from '@mlx-runners/test-fixtures';
-import { loadTokenizer } from '@mlx-runners/text';
+import { loadChatTemplate, loadTokenizer } from '@mlx-runners/text';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 
 const { tensors, metadata } = mx.loadSafetensors(fixturePath('tiny_llama_tied.safetensors'));
@@ -140,6 +140,21 @@ it('is converted with the tokenizer.bin beside it', async () => {
   expect(converted.encode('ab aab ☃', { addSpecialTokens: true })).toEqual(ids);
   expect(converted.decode(ids)).toBe('ab aab ☃');
   expect(converted.specialTokens).toMatchObject({ bos: 1, eos: 2, unknown: 0 });
+});
+
+it('keeps in a conversion what is said beside the pieces', async () => {
+  const path = written({ model, model_args });
+  writeFileSync(join(folder, 'tokenizer.bin'), tokenizerBin(['a', 'b']));
+  writeFileSync(
+    join(folder, 'tokenizer_config.json'),
+    '{"chat_template": "{{ messages[0].content }}!"}',
+  );
+  writeFileSync(join(folder, 'generation_config.json'), '{"temperature": 0.5}');
+  const target = join(folder, 'converted');
+  await convertCheckpoint(path, target);
+  const template = await loadChatTemplate(target);
+  expect(template!.apply([{ role: 'user', content: 'ab' }])).toBe('ab!');
+  expect(readFileSync(join(target, 'generation_config.json'), 'utf8')).toBe('{"temperature": 0.5}');
 });
 
 it('frees what is not the model', () => {

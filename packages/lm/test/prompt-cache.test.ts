@@ -2,7 +2,7 @@
 import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { CheckpointError, UsageError, type KvStorage } from '@mlx-runners/mlx-core';
+import { CheckpointError, FileError, UsageError, type KvStorage } from '@mlx-runners/mlx-core';
 import { LanguageModel } from '@mlx-runners/lm';
 import { writeTinyLanguageModel } from '@mlx-runners/test-fixtures';
 import { afterAll, describe, expect, it } from 'vitest';
@@ -84,6 +84,20 @@ describe('files', () => {
     await expect(packed.loadPromptCache(text)).rejects.toThrow(CheckpointError);
     // Nothing of it has harmed the model.
     expect(await texts(packed, [prompt])).toHaveLength(1);
+  });
+
+  it('are written where folders are missing, which are made, and else refused', async () => {
+    await using model = await LanguageModel.load(folder);
+    await texts(model, [prompt]);
+    const deep = join(scratch, 'new', 'folders', 'prompt.safetensors');
+    await model.savePromptCache(deep);
+    await model.loadPromptCache(deep);
+    const [{ usage }] = await texts(model, [prompt]);
+    expect(usage.cachedTokens).toBe(prompt.length - 1);
+    await expect(model.savePromptCache(join(deep, 'below'))).rejects.toThrow(FileError);
+    await expect(model.savePromptCache(scratch)).rejects.toThrow(FileError);
+    // Nothing of it has harmed the model.
+    expect((await texts(model, [prompt]))[0].usage.cachedTokens).toBe(prompt.length - 1);
   });
 
   it('need something to save', async () => {

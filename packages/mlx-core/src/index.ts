@@ -7,6 +7,7 @@ export * from './errors.js';
 export { type Device } from './evaluation.js';
 export {
   CellCache,
+  kvStorages,
   SequenceCache,
   type CellCacheOptions,
   type KvLayer,

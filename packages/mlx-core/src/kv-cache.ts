@@ -9,9 +9,9 @@ import { native, type CacheHandle } from './native.js';
 import { adopt } from './scope.js';
 
 /** q8 and q4: 8 and 4 bits with a scale and a bias for every 32 numbers of a head. */
-export type KvStorage = 'float32' | 'float16' | 'bfloat16' | 'q8' | 'q4';
+export const kvStorages = ['float32', 'float16', 'bfloat16', 'q8', 'q4'] as const;
 
-const storages: readonly KvStorage[] = ['float32', 'float16', 'bfloat16', 'q8', 'q4'];
+export type KvStorage = (typeof kvStorages)[number];
 
 /** What a layer's cache holds of a token. */
 export interface KvLayer {
@@ -271,8 +271,8 @@ function checkWhole(name: string, value: unknown, least: number): void {
 }
 
 function checkedStorage(storage: KvStorage = 'float32'): KvStorage {
-  if (storages.includes(storage)) return storage;
-  throw new UsageError(`storage has to be ${storages.join(', ')}, not ${shown(storage)}.`);
+  if (kvStorages.includes(storage)) return storage;
+  throw new UsageError(`storage has to be ${kvStorages.join(', ')}, not ${shown(storage)}.`);
 }
 
 function layerNumbers(layers: readonly KvLayer[]): Int32Array {

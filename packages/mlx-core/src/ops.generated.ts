@@ -673,6 +673,18 @@ export const blockLinear =
     ) => MxArray
   >('blockLinear');
 
+/** blockLinear of x with each of several matrices, all of one format and depth, such as the projections to queries, keys and values: as many results, each as blockLinear gives it, in one pass over x. `biases` are as many as matrices, or none. Defaults: precision = "exact". */
+export const blockLinears =
+  bind<
+    (
+      x: MxArray,
+      w: readonly MxArray[],
+      format: string,
+      biases?: readonly MxArray[] | null,
+      precision?: 'exact' | 'fast',
+    ) => MxArray[]
+  >('blockLinears');
+
 /** Rows of blocks w [N, bytes of a row] as float32 [..., K]. */
 export const blockTake = bind<(w: MxArray, ids: MxArray, format: string) => MxArray>('blockTake');
 
@@ -741,6 +753,22 @@ export const quantizedLinear =
     ) => MxArray
   >('quantizedLinear');
 
+/** quantizedLinear of x with each of several matrices, all packed alike, in one pass over x: see blockLinears. Of each list there are as many arrays as matrices. Defaults: mode = "affine", precision = "exact". */
+export const quantizedLinears =
+  bind<
+    (
+      x: MxArray,
+      w: readonly MxArray[],
+      scales: readonly MxArray[],
+      biases?: readonly MxArray[] | null,
+      bias?: readonly MxArray[] | null,
+      groupSize?: number | null,
+      bits?: number | null,
+      mode?: 'affine' | 'mxfp4' | 'nvfp4' | 'mxfp8',
+      precision?: 'exact' | 'fast',
+    ) => MxArray[]
+  >('quantizedLinears');
+
 /** Rows of w [N, K] as quantize() gives it, in float32 [..., K]. Defaults: mode = "affine". */
 export const quantizedTake =
   bind<
@@ -793,7 +821,7 @@ export const kvCacheAttention =
     ) => MxArray
   >('kvCacheAttention');
 
-/** Adds keys and values to a layer of the cache that is given to the call of a program, and attends: q [B, H, T, D], k [B, H_kv, T, D] and v [B, H_kv, T, D_v], rotated, give [B, H, T, D_v]. A query sees what its sequence has up to its own token, with `window` only the last `window` of that; `softcap` as in attention. `position` is that of the first token, or of each of the batch's, int32 [B], where the cache holds many sequences; `layer` is the number of the cache's layer, which layers that share keys and values may name in turn, with the same k and v. Without a cache there is nothing before these tokens. Defaults: window = 0, softcap = 0. */
+/** Adds keys and values to a layer of the cache that is given to the call of a program, and attends: q [B, H, T, D], k [B, H_kv, T, D] and v [B, H_kv, T, D_v] give [B, H, T, D_v]. A query sees what its sequence has up to its own token, with `window` only the last `window` of that; `softcap` as in attention. `position` is that of the first token, or of each of the batch's, int32 [B], where the cache holds many sequences; `layer` is the number of the cache's layer, which layers that share keys and values may name in turn, with the same k and v. Without a cache there is nothing before these tokens. With `heads` and `kvHeads` the heads lie side by side, as projections give them: q [B, T, heads · D], k [B, T, kvHeads · D] and v [B, T, kvHeads · D_v] give [B, T, heads · D_v]; those of four axes are taken as split. With `dims` q and k are rotated, as rope does from `position` on, whose `scale` is `positionScale` here; without, they come rotated. Defaults: window = 0, softcap = 0, heads = 0, kvHeads = 0, dims = 0, traditional = false, positionScale = 1. */
 export const updateAndAttend =
   bind<
     (
@@ -805,5 +833,12 @@ export const updateAndAttend =
       scale: number,
       window?: number,
       softcap?: number,
+      heads?: number,
+      kvHeads?: number,
+      dims?: number,
+      traditional?: boolean,
+      base?: number | null,
+      positionScale?: number,
+      freqs?: MxArray | null,
     ) => MxArray
   >('updateAndAttend');

@@ -88,6 +88,69 @@ describe('shapes of blocks', () => {
   });
 });
 
+describe('several matrices', () => {
+  const three = [blocks, blocks.slice([0, 0], [2, 136]), blocks.slice([2, 0], [6, 136])];
+  const biases = three.map(({ shape }) => mx.ones([shape[0]]));
+  const values = (arrays: readonly MxArray[]): unknown[] => arrays.map((a) => a.dataSync());
+
+  test.each([1, 3, 40])('%d rows are those of one matrix at a time', (rows) => {
+    mx.tidy(() => {
+      const many = mx.randomNormal(mx.randomKey(2), [1, rows, 128]);
+      for (const given of [many, many.astype('float16'), many.transpose([1, 0, 2])]) {
+        for (const precision of ['exact', 'fast'] as const) {
+          const together = mx.blockLinears(given, three, 'Q8_0', null, precision);
+          const each = three.map((one) => mx.blockLinear(given, one, 'Q8_0', null, precision));
+          expect(values(together)).toEqual(values(each));
+          const added = mx.blockLinears(given, three, 'Q8_0', biases, precision);
+          const one = three.map((one, i) =>
+            mx.blockLinear(given, one, 'Q8_0', biases[i], precision),
+          );
+          expect(values(added)).toEqual(values(one));
+        }
+      }
+    });
+  });
+
+  test('one of them may be empty, and x', () => {
+    mx.tidy(() => {
+      const [some, none] = mx.blockLinears(x, [blocks, mx.zeros([0, 136], 'uint8')], 'Q8_0');
+      expect(some.dataSync()).toEqual(mx.blockLinear(x, blocks, 'Q8_0').dataSync());
+      expect(none.shape).toEqual([2, 0]);
+      const shapes = mx.blockLinears(mx.zeros([0, 128]), three, 'Q8_0').map(({ shape }) => shape);
+      expect(shapes).toEqual([
+        [0, 6],
+        [0, 2],
+        [0, 4],
+      ]);
+    });
+  });
+
+  test.each<[string, () => unknown, RegExp]>([
+    ['no matrix', () => mx.blockLinears(x, [], 'Q8_0'), /at least one matrix/],
+    [
+      'fewer biases',
+      () => mx.blockLinears(x, three, 'Q8_0', biases.slice(1)),
+      /biases has to have an array for each matrix of w, 3, not 2/,
+    ],
+    [
+      'a bias of another length',
+      () => mx.blockLinears(x, three, 'Q8_0', biases.toReversed()),
+      /one number per row of w, 6/,
+    ],
+    [
+      'matrices of two depths',
+      () => mx.blockLinears(x, [blocks, mx.zeros([2, 68], 'uint8')], 'Q8_0'),
+      /the weights of a row of w, 64/,
+    ],
+  ])('%s', (_, call, message) => {
+    mx.tidy(() => {
+      const error = thrown(call);
+      expect(error).toBeInstanceOf(ShapeError);
+      expect(error.message).toMatch(message);
+    });
+  });
+});
+
 describe('nothing to multiply', () => {
   const none = mx.zeros([0], 'uint32');
   test.each<[string, () => MxArray, number[]]>([
@@ -122,5 +185,17 @@ describe('nothing to multiply', () => {
       expect(y.shape).toEqual(shape);
       expect(y.dataSync()).toEqual(new Float32Array(y.size));
     });
+  });
+});
+
+test('a matrix of no rows leaves the others what they are alone', () => {
+  mx.tidy(() => {
+    const row = mx.randomNormal(mx.randomKey(8), [1, 128]);
+    const blocks = mx.blockQuantize(mx.randomNormal(mx.randomKey(9), [7, 128]), 'Q5_1');
+    const none = mx.zeros([0, blocks.shape[1]], 'uint8');
+    const [some, empty] = mx.blockLinears(row, [blocks, none], 'Q5_1', null, 'fast');
+    const alone = mx.blockLinear(row, blocks, 'Q5_1', null, 'fast');
+    expect(some.dataSync()).toEqual(alone.dataSync());
+    expect(empty.shape).toEqual([1, 0]);
   });
 });

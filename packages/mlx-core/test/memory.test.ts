@@ -247,8 +247,8 @@ describe('what stays', () => {
         const sums = [];
         const run = async () => {
           const each = new Worker(self);
-          sums.push((await once(each, 'message'))[0]);
-          await once(each, 'exit');
+          const [[sum]] = await Promise.all([once(each, 'message'), once(each, 'exit')]);
+          sums.push(sum);
         };
         await run();
         const before = resident();

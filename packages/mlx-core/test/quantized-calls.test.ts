@@ -297,6 +297,76 @@ const factors = ['float64', 'complex64'] as const;
 const blocks = mx.blockQuantize(w, 'Q8_0');
 const blockExperts = blocks.reshape([3, 2, -1]);
 
+describe('several matrices', () => {
+  const few = mx.quantize(w.slice([0, 0], [2, 128]), 64, 4);
+  const lists = [0, 1, 2].map((i) => [[codes, scales, biases][i], few[i]]);
+  const bias = [mx.ones([6]), mx.ones([2])];
+
+  test.each([1, 3, 40])('%d rows are those of one matrix at a time', (rows) => {
+    const many = mx.tidy(() => mx.randomNormal(mx.randomKey(2), [rows, 128]));
+    for (const dtype of ['float32', 'bfloat16'] as const) {
+      for (const precision of ['exact', 'fast'] as const) {
+        mx.tidy(() => {
+          const x = many.astype(dtype);
+          const [ws, ss, bs] = lists;
+          // Of one format, or of two.
+          const [scales, biases] = [ss, bs].map(([first, second]) => [first, second.astype(dtype)]);
+          const together = mx.quantizedLinears(
+            x,
+            ws,
+            scales,
+            biases,
+            bias,
+            64,
+            4,
+            'affine',
+            precision,
+          );
+          const each = ws.map((one, i) =>
+            mx.quantizedLinear(x, one, scales[i], biases[i], bias[i], 64, 4, 'affine', precision),
+          );
+          expect(together.map((y) => y.dtype)).toEqual(each.map((y) => y.dtype));
+          expect(together.map((y) => y.dataSync())).toEqual(each.map((y) => y.dataSync()));
+        });
+      }
+    }
+  });
+
+  test('in modes without biases', () => {
+    mx.tidy(() => {
+      const [ws, ss] = [
+        [floatCodes, floatCodes],
+        [floatScales, floatScales],
+      ];
+      const [a, b] = mx.quantizedLinears(x, ws, ss, null, null, 32, 4, 'mxfp4');
+      const alone = mx.quantizedLinear(x, floatCodes, floatScales, null, null, 32, 4, 'mxfp4');
+      expect(a.dataSync()).toEqual(alone.dataSync());
+      expect(b.dataSync()).toEqual(alone.dataSync());
+    });
+  });
+
+  test.each<[string, () => unknown, RegExp]>([
+    ['no matrix', () => mx.quantizedLinears(x, [], [], []), /at least one matrix/],
+    [
+      'fewer scales',
+      () => mx.quantizedLinears(x, lists[0], [scales], lists[2]),
+      /scales has to have an array for each matrix of w, 2, not 1/,
+    ],
+    ['no biases', () => mx.quantizedLinears(x, lists[0], lists[1]), /need biases/],
+    [
+      'a bias too many',
+      () => mx.quantizedLinears(x, ...(lists as [MxArray[], MxArray[], MxArray[]]), [...bias, x]),
+      /bias has to have an array for each matrix of w, 2, not 3/,
+    ],
+  ])('%s', (_, call, message) => {
+    mx.tidy(() => {
+      const error = thrown(call);
+      expect(error).toBeInstanceOf(ShapeError);
+      expect(error.message).toMatch(message);
+    });
+  });
+});
+
 test('scales and biases may be of two dtypes', () => {
   mx.tidy(() => {
     const halves = biases.astype('float16');

@@ -135,6 +135,18 @@ describe('writing and reading', () => {
     }
   });
 
+  test('a header of any length about 100,000 bytes', () => {
+    for (let length = 99_990; length <= 100_010; length++) {
+      const entry = { x: { dtype: 'F32', shape: [1], data_offsets: [0, 4] } };
+      const header = JSON.stringify(entry).padEnd(length);
+      const prefix = new Uint8Array(BigUint64Array.of(BigInt(length)).buffer);
+      const data = new Uint8Array(Float32Array.of(length).buffer);
+      writeFileSync(path, Buffer.concat([prefix, Buffer.from(header), data]));
+      using x = mx.loadSafetensors(path).tensors.get('x')!;
+      expect(x.dataSync()).toEqual(Float32Array.of(length));
+    }
+  });
+
   test('no tensors at all', () => {
     mx.saveSafetensors(path, {});
     expect(mx.loadSafetensors(path)).toEqual({ tensors: new Map(), metadata: {} });

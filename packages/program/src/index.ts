@@ -47,6 +47,7 @@ export {
 export { isExport, readExport, verifyFiles } from './read-export.js';
 export { formatSize, type Size, type SizeOperator, type Sizes } from './sizes.js';
 export { traceMethod, type TracedMethod, type TraceOptions } from './trace-method.js';
+export { fuseAddRmsNorm } from './passes/add-rms-norm.js';
 export { foldCasts } from './passes/casts.js';
 export { shareCommonSubexpressions } from './passes/common-subexpressions.js';
 export { foldConstants } from './passes/constant-folding.js';
@@ -54,6 +55,7 @@ export { removeDeadCode } from './passes/dead-code.js';
 export { hoistViews } from './passes/hoist-views.js';
 export { mergeConstants } from './passes/merge-constants.js';
 export { mergeLinears } from './passes/merge-linears.js';
+export { mergePackedLinears } from './passes/merge-packed-linears.js';
 export { allPasses } from './passes/optimise.js';
 export type { Constants, Pass } from './passes/pass.js';
 export { quantiseWeights, type WeightPackings } from './passes/quantise-weights.js';

@@ -7,6 +7,7 @@ import { slotsRead, type TraceFile } from './format.js';
 import { evaluateSize, type Sizes } from './sizes.js';
 
 // As in native/program/session.cpp.
+const firstChunkInstructions = 16;
 const chunkInstructions = 64;
 const chunkBytes = 32 * 2 ** 20;
 
@@ -24,7 +25,7 @@ const inPlace = new Set(
     'abs negative sign square sqrt rsqrt exp expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan',
     'sinh cosh tanh arcsinh arccosh arctanh sigmoid erf erfinv gelu floor ceil round logicalNot',
     'add subtract multiply divide remainder power maximum minimum arctan2 logaddexp logicalAnd logicalOr',
-    'bitwiseAnd bitwiseOr bitwiseXor leftShift rightShift where clip softmax layerNorm rmsNorm astype',
+    'bitwiseAnd bitwiseOr bitwiseXor leftShift rightShift where clip softmax layerNorm rmsNorm addRmsNorm astype',
   ].flatMap((names) => names.split(' ')),
 );
 
@@ -68,7 +69,7 @@ export function peakBytes(trace: TraceFile, sizes: Sizes): number {
   let living: Buffer[] = [];
   let alive = 0;
   let peak = 0;
-  let chunk = { instructions: 0, bytes: 0 };
+  let chunk = { instructions: 0, bytes: 0, most: firstChunkInstructions };
   for (const [at, results] of made.entries()) {
     for (const { buffer, donors } of results) {
       if (!buffer.temporary || buffer.firstUse !== at) continue;
@@ -82,8 +83,8 @@ export function peakBytes(trace: TraceFile, sizes: Sizes): number {
     }
     peak = Math.max(peak, alive);
     chunk.instructions += 1;
-    if (chunk.instructions < chunkInstructions && chunk.bytes < chunkBytes) continue;
-    chunk = { instructions: 0, bytes: 0 };
+    if (chunk.instructions < chunk.most && chunk.bytes < chunkBytes) continue;
+    chunk = { instructions: 0, bytes: 0, most: chunkInstructions };
     living = living.filter((buffer) => {
       if (buffer.lastUse > at) return true;
       alive -= buffer.bytes;

@@ -9,10 +9,15 @@ type Instruction = ProgramFile['traces'][number]['instructions'][number];
 /** Where ops have groupSize, bits and mode. */
 const packingAt: Readonly<Record<string, number>> = {
   quantizedLinear: 5,
+  quantizedLinears: 5,
   quantizedMatmul: 5,
   quantizedTake: 4,
 };
-const formatAt: Readonly<Record<string, number>> = { blockLinear: 2, blockTake: 2 };
+const formatAt: Readonly<Record<string, number>> = {
+  blockLinear: 2,
+  blockLinears: 2,
+  blockTake: 2,
+};
 
 /** @throws UsageError where nothing has the packing that was asked for, which says what there is instead */
 export function checkQuantised(
@@ -20,7 +25,8 @@ export function checkQuantised(
   programs: readonly ProgramFile[],
 ): void {
   const encoders = programs.filter(({ method }) => encoderMethods.includes(method));
-  const linears = ['quantizedLinear', 'quantizedMatmul', 'blockLinear'];
+  const packed = ['quantizedLinear', 'quantizedLinears', 'quantizedMatmul'];
+  const linears = [...packed, 'blockLinear', 'blockLinears'];
   check('qlinear', qlinear, linears, qlinearEncoder ? without(programs, encoders) : programs);
   check('qlinearEncoder', qlinearEncoder, linears, encoders);
   check('qembedding', qembedding, ['quantizedTake', 'blockTake'], programs);

@@ -1,5 +1,5 @@
 /** Programs that no model gives: refused when they are loaded, or with an error in the call, at once. */
-import { MemoryError, mx, ProgramError, ShapeError } from '@mlx-runners/mlx-core';
+import { MemoryError, mx, ProgramError, SequenceCache, ShapeError } from '@mlx-runners/mlx-core';
 import {
   loadExport,
   type ExportedModel,
@@ -150,6 +150,42 @@ test('indices that the program computes and that lie outside are an error', asyn
   }
   const { outputs } = await session.run('lookup', { ids: mx.array([0, 0], null, 'int32') });
   expect(outputs.y.shape).toEqual([2, 2]);
+});
+
+test('a call that fails twice leaves nothing to the next one', async () => {
+  const table = normal(1, [5, 2]);
+  const method: Method = {
+    dimensions: { past: { min: 0, max: 100 } },
+    inputs: {
+      x: { dtype: 'float32', shape: [1, 2, 1, 32] },
+      ids: { dtype: 'int32', shape: [1] },
+    },
+    run: ({ x, ids }, { past }) => {
+      const rows = table.take(ids.add(1), 0);
+      let y = mx.updateAndAttend(x, x, x, past, 0, 1);
+      // More than a chunk: the first still runs, or has failed, when the second is looked at.
+      for (let i = 0; i < 40; i++) y = y.tanh();
+      return { y, rows };
+    },
+  };
+  using session = loadExport(await exported({ attend: method }, { table })).session();
+  const layer = { kvHeads: 2, headSize: 32 };
+  const call = (id: number, layers: number): ReturnType<typeof session.run> => {
+    const cache = new SequenceCache({
+      layers: Array.from({ length: layers }, () => layer),
+      capacity: 9,
+    });
+    const ids = mx.full([1], id, 'int32');
+    return session.run('attend', { x: mx.ones([1, 2, 1, 32]), ids, past: 0 }, { cache });
+  };
+  for (let i = 0; i < 10; i++) {
+    await expect(call(1e6, 2)).rejects.toThrow(ShapeError);
+    const { outputs } = await call(0, 1);
+    expect(outputs.rows.shape).toEqual([1, 2]);
+    await expect(call(1e6, 1)).rejects.toThrow(
+      /instruction 0 .* to .*: \[take\] the index 1000001/,
+    );
+  }
 });
 
 test('a state in two slots is refused', async () => {

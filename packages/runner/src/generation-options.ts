@@ -27,7 +27,10 @@ const counts: readonly [flag: string, description: string][] = [
     '--max-tokens <n>',
     'the most tokens of an answer; as many as the context has room for unless given',
   ],
-  ['--top-k <n>', 'choose only among the n likeliest tokens; 0 for all'],
+  [
+    '--top-k <n>',
+    'choose only among the n likeliest tokens; 0 (all) unless given or recommended by the model',
+  ],
 ];
 
 const numbers: readonly [flag: string, description: string][] = [
@@ -37,12 +40,15 @@ const numbers: readonly [flag: string, description: string][] = [
   ],
   [
     '--top-p <p>',
-    'choose only among the likeliest tokens, which together have this probability; 1 for all',
+    'choose only among the likeliest tokens, which together have this probability; 1 (all) unless given or recommended by the model',
   ],
-  ['--min-p <p>', 'drop tokens with less than this share of the best probability; 0 for none'],
+  [
+    '--min-p <p>',
+    'drop tokens with less than this share of the best probability; 0 (none) unless given or recommended by the model',
+  ],
   [
     '--typical-p <p>',
-    'choose only among tokens about as surprising as is usual, which together have this probability; 1 for all',
+    'choose only among tokens about as surprising as is usual, which together have this probability; 1 (all) unless given',
   ],
   [
     '--xtc-probability <p>',
@@ -54,11 +60,11 @@ const numbers: readonly [flag: string, description: string][] = [
   ],
   [
     '--repetition-penalty <x>',
-    'above 1: tokens already in the answer become less likely; 1 for none',
+    'above 1: tokens already in the answer become less likely; 1 (none) unless given or recommended by the model',
   ],
   [
     '--presence-penalty <x>',
-    'above 0: as much is taken off the logit of each token already in the answer; -2 to 2, 0 for none',
+    'above 0: as much is taken off the logit of each token already in the answer; -2 to 2, 0 (none) unless given',
   ],
   ['--frequency-penalty <x>', 'as --presence-penalty, once for each time that the token was used'],
 ];

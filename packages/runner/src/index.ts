@@ -9,6 +9,13 @@ export {
   type BenchRow,
   type Machine,
 } from './bench.js';
+export {
+  benchLog,
+  wantedPeers,
+  withBenchOptions,
+  type BenchLog,
+  type BenchOptions,
+} from './bench-options.js';
 export { optionsOf } from './options-of.js';
 export {
   createProgram,
@@ -19,7 +26,6 @@ export {
   printWarning,
   runProgram,
 } from './command-line.js';
-export { withDecoderExportOptions } from './decoder-export-options.js';
 export {
   addExportCommands,
   type ExportCommandsOptions,

@@ -1,9 +1,8 @@
 /** `languageModelLoadSchema` as flags. */
-import { mx } from '@mlx-runners/mlx-core';
+import { kvStorages, mx, type KvStorage } from '@mlx-runners/mlx-core';
 import { Option, type Command } from 'commander';
 import { interruptSignal } from './interruption.js';
 import {
-  kvStorages,
   languageModelLoadSchema,
   precisions,
   type LanguageModelLoadOptions,
@@ -16,7 +15,7 @@ import { choice, withModelOptions, type LogOptions, type ModelOptions } from './
 export interface LanguageModelOptions extends ModelOptions, LogOptions {
   readonly precision?: (typeof precisions)[number];
   readonly maxContextLen?: number;
-  readonly kvStorage?: (typeof kvStorages)[number];
+  readonly kvStorage?: KvStorage;
   readonly kvInitialCapacity?: number;
 }
 

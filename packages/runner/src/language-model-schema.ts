@@ -1,10 +1,10 @@
 /** The options of a language model's `load`. */
 import type { DownloadProgress } from '@mlx-runners/hub';
+import { kvStorages, type KvStorage } from '@mlx-runners/mlx-core';
 import { z } from 'zod';
 import { loadOptionsSchema, type DEVICES, type DTYPES } from './load-options.js';
 import { oneOf, wholeNumber } from './option-schemas.js';
 
-export const kvStorages = ['float32', 'float16', 'bfloat16', 'q8', 'q4'] as const;
 export const precisions = ['exact', 'fast'] as const;
 
 /** The options of `load`. */
@@ -20,7 +20,7 @@ export interface LanguageModelLoadOptions {
   /** How keys and values are kept. */
   kvCache?: {
     /** Of their numbers; q8 and q4 are 8 and 4 bits with a scale and a bias for 32 of them. Default float32. */
-    storage?: (typeof kvStorages)[number];
+    storage?: KvStorage;
     /** The tokens that there is room for at first, which doubles as it fills. Default 512. */
     initialCapacity?: number;
   };

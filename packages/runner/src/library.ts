@@ -3,7 +3,6 @@
  * command lines: programs that import or bundle a runner have no use for it.
  */
 export { checkOptions } from '@mlx-runners/mlx-core/check-options';
-export { decoderExportSchema, type DecoderExportOptions } from './decoder-export-schema.js';
 export {
   languageModelLoadSchema,
   precisions,

@@ -1,22 +1,25 @@
 import { UsageError } from '@mlx-runners/mlx-core/errors';
-import { addExportCommands, createProgram, withDecoderExportOptions } from '@mlx-runners/runner';
-import { decoderExportSchema, type DecoderExportOptions } from '@mlx-runners/runner/library';
+import { addExportCommands, createProgram } from '@mlx-runners/runner';
 import { expect, test } from 'vitest';
 
 class Loaded extends Error {}
 
-/** What `export` and `export-check` of a runner of language models give its `load`. */
+interface Own {
+  layers?: string;
+}
+
+/** What `export` and `export-check` of a runner with an option of its own give its `load`. */
 async function given(...args: string[]): Promise<object> {
   const options: object[] = [];
-  const load = (each: DecoderExportOptions): never => {
+  const load = (each: Own): never => {
     options.push(each);
     throw new Loaded();
   };
   const program = createProgram('runner', import.meta.url);
   program.configureOutput({ writeErr: () => undefined });
   const manifest = { name: 'runner', defaultModel: 'default/model', models: {} };
-  addExportCommands<DecoderExportOptions>(program, manifest as never, {
-    withOptions: withDecoderExportOptions,
+  addExportCommands<Own>(program, manifest as never, {
+    withOptions: (command) => command.option('--layers <n>', 'how many'),
     load,
     tiny: load,
   });
@@ -26,48 +29,17 @@ async function given(...args: string[]): Promise<object> {
   return options[0];
 }
 
-const usual = { useCustomSdpa: true, useCustomKvCache: true };
-
 test('a runner gets its own options beside those of the model, and not those of quantisation', async () => {
-  expect(await given('export', '--out', 'x')).toEqual({ ...usual, model: 'default/model' });
-  const all = [
-    ...['--max-context-len', '1024', '--prefill-chunk', '256', '--logits-to-keep', 'selected'],
-    ...['--cache', 'in-graph', '--no-use-custom-sdpa', '--no-use-custom-kv-cache'],
-    ...[
-      '--qlinear',
-      '4w',
-      '--qlinear-group-size',
-      '128',
-      '--qembedding',
-      '8w',
-      '--dtype',
-      'float16',
-    ],
-  ];
-  expect(await given('export-check', ...all)).toEqual({
+  expect(await given('export', '--out', 'x')).toEqual({ model: 'default/model' });
+  const all = ['--layers', '3', '--qlinear', '4w', '--qlinear-group-size', '128'];
+  expect(await given('export-check', ...all, '--qembedding', '8w', '--dtype', 'float16')).toEqual({
     model: '',
     dtype: 'float16',
-    maxContextLen: 1024,
-    prefillChunk: 256,
-    logitsToKeep: 'selected',
-    cache: 'in-graph',
-    useCustomSdpa: false,
-    useCustomKvCache: false,
-  });
-});
-
-test('the library takes the same options', () => {
-  expect(decoderExportSchema.parse({ ...usual, cache: 'off-graph' })).toEqual({
-    ...usual,
-    cache: 'off-graph',
+    layers: '3',
   });
 });
 
 test.each([
-  [['--max-context-len', '0'], '--max-context-len must be a whole number of at least 1; got'],
-  [['--prefill-chunk', 'much'], '--prefill-chunk must be a whole number of at least 1; got'],
-  [['--logits-to-keep', 'first'], '--logits-to-keep must be one of full, last, selected; got'],
-  [['--cache', 'none'], '--cache must be one of off-graph, in-graph; got'],
   [['--qlinear', '2w'], '--qlinear must be one of 4w, 8w, nvfp4, mxfp4, mxfp8; got'],
   [['--qembedding-group-size', '32'], '--qembedding-group-size goes with --qembedding.'],
   [['--qlinear', 'mxfp8', '--qlinear-group-size', '64'], 'The group size of mxfp8 must be 32.'],

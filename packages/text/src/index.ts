@@ -14,6 +14,6 @@ export {
 } from './hugging-face-files.js';
 export { IncrementalDecoder, type DecodeOptions } from './incremental-decoder.js';
 export { ggufChatTemplate, loadChatTemplate } from './load-chat-template.js';
-export { hasTokenizer, loadTokenizer } from './load-tokenizer.js';
+export { loadTokenizer, tokenizerFile } from './load-tokenizer.js';
 export type { SpecialTokens } from './special-tokens.js';
 export { Tokenizer, type EncodeOptions } from './tokenizer.js';

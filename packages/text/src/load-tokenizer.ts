@@ -20,7 +20,7 @@ const FILES = ['tokenizer.json', 'tokenizer.model', 'tokenizer.bin'];
  * @throws CheckpointError when there is none, or it can't be used
  */
 export async function loadTokenizer(path: string): Promise<Tokenizer> {
-  const file = tokenizerFile(path);
+  const file = tokenizerFile(path) ?? join(path, FILES[0]);
   const { json, specialTokens: own } = await readTokenizer(file);
   const checked = checkedTokenizerFile(json, file);
   const configPath = join(dirname(file), 'tokenizer_config.json');
@@ -30,15 +30,11 @@ export async function loadTokenizer(path: string): Promise<Tokenizer> {
   return Tokenizer.fromJson(configured.file, file, { ...own, ...configured.specialTokens });
 }
 
-/** Whether a folder has a file that `loadTokenizer` reads. */
-export function hasTokenizer(folder: string): boolean {
-  return FILES.some((name) => existsSync(join(folder, name)));
-}
-
-function tokenizerFile(path: string): string {
+/** The file that `loadTokenizer` reads: the one that is named, or that of a folder, if it has one. */
+export function tokenizerFile(path: string): string | undefined {
   if (!statSync(path, { throwIfNoEntry: false })?.isDirectory()) return path;
   const found = FILES.find((name) => existsSync(join(path, name)));
-  return join(path, found ?? FILES[0]);
+  return found === undefined ? undefined : join(path, found);
 }
 
 /** What a file says as a tokenizer.json, and the ids of special tokens that this does not tell. */

@@ -7,7 +7,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 
-const sources = new URL('./fixtures/language-models.json', import.meta.url);
+const runnerJson = new URL('../../../runners/llm/runner.json', import.meta.url);
 
 afterEach(() => vi.unstubAllEnvs());
 
@@ -27,7 +27,8 @@ describe('the tokenizers of real GGUF files', () => {
     "%s gives the reference's ids and texts",
     { timeout: 600_000 },
     async ([name, fixture, size], context) => {
-      const models = modelSourcesSchema.parse(JSON.parse(await readFile(sources, 'utf8')));
+      const runner = JSON.parse(await readFile(runnerJson, 'utf8')) as { models: unknown };
+      const models = modelSourcesSchema.parse(runner.models);
       vi.stubEnv('MLX_RUNNERS_SOURCE', 'mirror');
       vi.stubEnv('PIP_RETRIES', '0');
       const folder = await resolveModel(name, { models }).catch((error: unknown) => {

@@ -51,6 +51,13 @@ describe('Tokenizer', () => {
     }
   });
 
+  it('takes decomposed characters as composed ones where the file says so', () => {
+    const { tokenizer: json } = smallTokenizer('byte_level');
+    const composing = Tokenizer.fromJson({ ...json, normalizer: { type: 'NFC' } });
+    expect(composing.encode('pin\u0303a')).toEqual(tokenizer.encode('pi\u00f1a'));
+    expect(tokenizer.encode('pin\u0303a')).not.toEqual(tokenizer.encode('pi\u00f1a'));
+  });
+
   it('takes typed arrays, and nothing at all', () => {
     expect(tokenizer.decode(Int32Array.from(tokenizer.encode('fox')))).toBe('fox');
     expect(tokenizer.decode([])).toBe('');

@@ -103,9 +103,3 @@ function shown(figure: number): string {
 function rounded(figure: number): number {
   return Number(figure.toPrecision(4));
 }
-
-/** How many tokens two texts have in common before they part. */
-export function commonTokens(a: readonly number[], b: readonly number[]): number {
-  const parting = a.findIndex((id, i) => b[i] !== id);
-  return parting === -1 ? a.length : parting;
-}

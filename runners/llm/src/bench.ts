@@ -4,18 +4,19 @@ import { basename, join } from 'node:path';
 import { UsageError } from '@mlx-runners/mlx-core';
 import { precisions } from '@mlx-runners/runner/library';
 import {
+  benchLog,
   benchTable,
-  choice,
   downloadProgress,
   interruptSignal,
   machineDescription,
-  nonEmpty,
-  userModel,
-  userPath,
-  wholeNumber,
+  wantedPeers,
+  withBenchOptions,
   writeBenchFile,
+  type BenchLog,
+  type BenchOptions,
 } from '@mlx-runners/runner';
-import { Option, type Command } from 'commander';
+import { commonLength } from '@mlx-runners/lm/command-line';
+import type { Command } from 'commander';
 import { contestantArguments } from './bench-contestant-command.js';
 import {
   LoadedContestant,
@@ -31,14 +32,7 @@ import {
   type PeerName,
 } from './bench-peers.js';
 import { benchPrompts } from './bench-prompts.js';
-import {
-  commonTokens,
-  comparedRows,
-  summary,
-  takeTurns,
-  type Goals,
-  type Measured,
-} from './bench-rows.js';
+import { comparedRows, summary, takeTurns, type Goals, type Measured } from './bench-rows.js';
 import { manifest } from './manifest.js';
 import { findLanguageModel } from './pipeline.js';
 
@@ -48,50 +42,23 @@ const STANDARD_THREADS = 2;
 /** So many tokens of a text have to be those of ours; rounding may part the texts afterwards. */
 const LEAST_COMMON = 8;
 
-interface BenchOptions {
-  model: string;
-  threads: number;
-  runs: number;
-  peers: PeerName | 'all' | 'none';
-  out?: string;
-  quiet?: boolean;
-}
-
-type Log = (line: string) => void;
+type Options = BenchOptions<PeerName>;
 
 export function addBenchCommand(program: Command): void {
-  program
+  const command = program
     .command('bench')
-    .description('measure writing and reading side by side with others, on the CPU')
-    .addOption(
-      new Option('--model <id or path>', 'model to use, in a GGUF file')
-        .default(manifest.defaultModel)
-        .argParser((value) => userModel(nonEmpty('--model')(value))),
-    )
-    .option(
-      '--threads <n>',
-      'CPU threads of each side',
-      wholeNumber('--threads', { min: 1, max: 1024 }),
-      STANDARD_THREADS,
-    )
-    .option('--runs <n>', 'timed runs, behind one to warm up', wholeNumber('--runs', { min: 1 }), 3)
-    .addOption(
-      choice('--peers', 'what to compare with', ['all', ...PEER_NAMES, 'none']).default('all'),
-    )
-    .option(
-      '--out <file>',
-      'bench file to write; in the workspace, complete comparisons have their place',
-      (value: string) => userPath(nonEmpty('--out')(value)),
-    )
-    .option('--quiet', 'show no progress')
-    .action(bench);
+    .description('measure writing and reading side by side with others, on the CPU');
+  withBenchOptions(command, {
+    model: manifest.defaultModel,
+    modelHelp: 'model to use, in a GGUF file',
+    threads: STANDARD_THREADS,
+    peers: PEER_NAMES,
+  }).action(bench);
 }
 
-async function bench(options: BenchOptions): Promise<void> {
-  const log: Log = (line) => {
-    if (!options.quiet) process.stderr.write(`${line}\n`);
-  };
-  const peers = wantedPeers(options, log);
+async function bench(options: Options): Promise<void> {
+  const log = benchLog(options);
+  const peers = wantedPeers(options, PEER_NAMES, whyNoPeers(), log);
   const gguf = await ggufFile(options);
   const prompts = benchPrompts(gguf);
   const { threads } = options;
@@ -124,19 +91,8 @@ async function bench(options: BenchOptions): Promise<void> {
   }
 }
 
-function wantedPeers({ peers, out }: BenchOptions, log: Log): readonly PeerName[] {
-  const missing = whyNoPeers();
-  if (missing && peers !== 'none') log(`measuring mlx-runners alone: ${missing}`);
-  const wanted = peers === 'all' ? PEER_NAMES : peers === 'none' ? [] : [peers];
-  const found = missing ? [] : wanted;
-  if (out !== undefined && found.length === 0) {
-    throw new UsageError('--out needs a peer: a bench file says how two compare.');
-  }
-  return found;
-}
-
 /** The very file that all sides have their weights from. */
-async function ggufFile({ model, quiet }: BenchOptions): Promise<string> {
+async function ggufFile({ model, quiet }: Options): Promise<string> {
   using progress = downloadProgress({ quiet });
   const path = await findLanguageModel(model, {
     signal: interruptSignal(),
@@ -169,7 +125,7 @@ async function measure(
   programs: readonly ContestantProgram[],
   prompts: BenchPrompts,
   runs: number,
-  log: Log,
+  log: BenchLog,
 ): Promise<Measured[]> {
   const contestants: LoadedContestant[] = [];
   try {
@@ -198,7 +154,7 @@ function agreement(
   return others
     .map((other) => {
       const { name } = other.contestant;
-      const common = Math.min(...other.turns.map(({ ids }) => commonTokens(text, ids)));
+      const common = Math.min(...other.turns.map(({ ids }) => commonLength(text, ids)));
       if (common < LEAST_COMMON && peers.includes(other)) {
         throw new Error(
           `${name} parts from ${reference.contestant.name} after ${common} tokens, so their figures can't be compared.`,

@@ -7,11 +7,11 @@ import {
   createProgram,
   precisionOption,
   runProgram,
-  withDecoderExportOptions,
 } from '@mlx-runners/runner';
 import {
   languageModelGolden,
   sessionOptions,
+  withDecoderExportOptions,
   type DecoderSubjectOptions,
 } from '@mlx-runners/lm/command-line';
 import { addBatchCommand } from './batch-command.js';
@@ -19,7 +19,7 @@ import { addBenchCommand } from './bench.js';
 import { addBenchContestantCommand } from './bench-contestant-command.js';
 import { addChatCommand } from './chat-command.js';
 import { addConvertCommand } from './convert-command.js';
-import { loadForExport, tinyForExport } from './export-subject.js';
+import { loadForExport, tinyForExport } from './export.js';
 import { addGenerateCommand } from './generate-command.js';
 import { greedyGolden, perplexityGolden } from './golden-texts.js';
 import { manifest } from './manifest.js';

@@ -21,19 +21,4 @@ export {
 } from '@mlx-runners/lm';
 export type { ChatMessage } from '@mlx-runners/text';
 export type { DownloadProgress } from '@mlx-runners/hub';
-// What calls throw, for `instanceof`; each has a `code` too.
-export {
-  AbortedError,
-  BusyError,
-  CheckpointError,
-  DisposedError,
-  FileError,
-  HubError,
-  MemoryError,
-  MlxRunnersError,
-  NativeError,
-  ProgramError,
-  ShapeError,
-  UsageError,
-  type ErrorCode,
-} from '@mlx-runners/mlx-core/errors';
+export * from '@mlx-runners/runner/errors';

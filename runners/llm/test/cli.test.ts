@@ -118,6 +118,24 @@ describe('generate', () => {
     expect(existsSync(join(folder, 'nowhere'))).toBe(false);
   });
 
+  it('lists what may be set of drawing tokens, and what is usual', () => {
+    const help = llm(['generate', '--help']).out.replace(/\s+/g, ' ');
+    for (const [flag, usual] of [
+      ['--temperature <t>', '0.7 unless given or recommended by the model'],
+      ['--top-k <n>', '0 (all) unless given or recommended by the model'],
+      ['--top-p <p>', '1 (all) unless given or recommended by the model'],
+      ['--min-p <p>', '0 (none) unless given or recommended by the model'],
+      ['--typical-p <p>', '1 (all) unless given'],
+      ['--xtc-probability <p>', '0 unless given'],
+      ['--repetition-penalty <x>', '1 (none) unless given or recommended by the model'],
+      ['--presence-penalty <x>', '0 (none) unless given'],
+      ['--seed <n>', 'a new one unless given'],
+    ]) {
+      const [, about] = help.split(` ${flag} `);
+      expect(about.split(' --')[0]).toContain(usual);
+    }
+  });
+
   it('says that a model is not there', () => {
     const { code, err } = llm(['generate', '-m', './none', '--prompt', '1']);
     expect(code).toBe(1);

@@ -3,6 +3,7 @@
 import {
   languageModelGolden,
   sessionOptions,
+  withDecoderExportOptions,
   type DecoderSubjectOptions,
 } from '@mlx-runners/lm/command-line';
 import {
@@ -12,17 +13,17 @@ import {
   createProgram,
   precisionOption,
   runProgram,
-  withDecoderExportOptions,
 } from '@mlx-runners/runner';
-import { loadForExport, tinyForExport } from './export-subject.js';
+import { loadForExport, tinyForExport } from './export.js';
 import { manifest } from './manifest.js';
-import { writesStories } from './write-command.js';
+import { withTokenizerOption, writesStories } from './write-command.js';
 
 const program = createProgram('stories110m', import.meta.url);
 writesStories(program);
 addGoldenCommand(program, [languageModelGolden]);
 addExportCommands<DecoderSubjectOptions>(program, manifest, {
-  withOptions: (command) => withDecoderExportOptions(command).addOption(precisionOption()),
+  withOptions: (command) =>
+    withTokenizerOption(withDecoderExportOptions(command).addOption(precisionOption())),
   load: loadForExport,
   example: (folder) => `stories110m -m ${folder}`,
   tiny: tinyForExport,

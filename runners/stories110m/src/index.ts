@@ -14,17 +14,4 @@ export {
   type Usage,
 } from '@mlx-runners/lm';
 export type { DownloadProgress } from '@mlx-runners/hub';
-// What calls throw, for `instanceof`; each has a `code` too.
-export {
-  AbortedError,
-  CheckpointError,
-  DisposedError,
-  FileError,
-  HubError,
-  MemoryError,
-  MlxRunnersError,
-  NativeError,
-  ProgramError,
-  UsageError,
-  type ErrorCode,
-} from '@mlx-runners/mlx-core/errors';
+export * from '@mlx-runners/runner/errors';

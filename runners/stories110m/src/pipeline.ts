@@ -1,40 +1,54 @@
 /** Beginnings in, stories out: the public API of @mlx-runners/stories110m. */
 import { existsSync, statSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { dirname } from 'node:path';
 import { CheckpointError, mx, quoted, UsageError } from '@mlx-runners/mlx-core';
 import { resolveModel } from '@mlx-runners/hub';
 import { LanguageModel } from '@mlx-runners/lm';
 import {
   checkOptions,
   languageModelLoadSchema,
+  schemas,
   type LanguageModelLoadOptions,
 } from '@mlx-runners/runner/library';
+import { tokenizerFile } from '@mlx-runners/text';
 import { manifest } from './manifest.js';
 
-export type StoriesLoadOptions = LanguageModelLoadOptions;
+export interface StoriesLoadOptions extends LanguageModelLoadOptions {
+  /** The path of a `tokenizer.model` or `tokenizer.bin`: what lies beside the weights, unless given. */
+  tokenizer?: string;
+}
 
-const tokenizers = ['tokenizer.model', 'tokenizer.bin', 'tokenizer.json'];
+const loadSchema = languageModelLoadSchema.extend({ tokenizer: schemas.nonEmpty().optional() });
 
 /**
- * The path of a checkpoint with a tokenizer beside it; fetched where it is not on this machine.
+ * The path of a checkpoint, fetched where it is not on this machine.
  *
- * @throws HubError when it can't be had, CheckpointError when there is no tokenizer
+ * @throws HubError when it can't be had, CheckpointError when there is no tokenizer: neither `tokenizer` nor one
+ *   beside it
  */
 export async function findStories(
   idOrPath: string,
-  { signal, onProgress }: Pick<StoriesLoadOptions, 'signal' | 'onProgress'> = {},
+  {
+    tokenizer,
+    signal,
+    onProgress,
+  }: Pick<StoriesLoadOptions, 'tokenizer' | 'signal' | 'onProgress'> = {},
 ): Promise<string> {
   if (typeof idOrPath !== 'string' || idOrPath.trim() === '') {
     const given = quoted(idOrPath);
     throw new UsageError(`load() takes the id of a model or the path of its files, not ${given}.`);
   }
+  // Before hundreds of megabytes are fetched for nothing.
+  if (tokenizer !== undefined && !existsSync(tokenizer)) {
+    throw new CheckpointError(`There is no tokenizer ${tokenizer}.`);
+  }
   const { models } = manifest;
   const path = await resolveModel(idOrPath, { models, signal, onProgress });
   const folder = folderOf(path);
-  if (tokenizers.some((name) => existsSync(join(folder, name)))) return path;
+  if (tokenizerFile(tokenizer ?? folder) !== undefined) return path;
   throw new CheckpointError(
-    `${folder} has no tokenizer, and the hub has none for it: put tokenizer.model of ` +
-      'github.com/karpathy/llama2.c, or the tokenizer.bin made of it, beside the checkpoint.',
+    `${tokenizer ?? folder} has no tokenizer, and the hub has none for it: name tokenizer.model of ` +
+      'github.com/karpathy/llama2.c, or the tokenizer.bin made of it, or put it beside the checkpoint.',
   );
 }
 
@@ -44,8 +58,8 @@ export function folderOf(path: string): string {
 }
 
 /**
- * Loads stories110M or another model of llama2.c: `stories110m`, a `.pt` file or a folder with one and a tokenizer
- * beside it, or a folder that `stories110m export` wrote.
+ * Loads stories110M or another model of llama2.c: `stories110m`, a `.pt` file or a folder with one, or a folder that
+ * `stories110m export` wrote.
  *
  * @throws HubError when the files can't be had, CheckpointError (for an export ProgramError) when they don't
  *   fit together or a tokenizer is missing, UsageError for options that make no sense, AbortedError when the
@@ -55,9 +69,9 @@ export async function load(
   idOrPath: string,
   options: StoriesLoadOptions = {},
 ): Promise<LanguageModel> {
-  const checked = checkOptions('load()', languageModelLoadSchema, options);
-  const { device, onProgress, ...rest } = checked;
-  const path = await findStories(idOrPath, { signal: rest.signal, onProgress });
+  const { device, onProgress, ...rest } = checkOptions('load()', loadSchema, options);
+  const { tokenizer, signal } = rest;
+  const path = await findStories(idOrPath, { tokenizer, signal, onProgress });
   if (device) mx.setDevice(device);
   return await LanguageModel.load(path, rest);
 }

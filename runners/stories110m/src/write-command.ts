@@ -7,6 +7,7 @@ import {
   loadAsGiven,
   nonEmpty,
   readPrompt,
+  userPath,
   wholeNumber,
   withGenerationOptions,
   withLanguageModelOptions,
@@ -21,6 +22,17 @@ import { load } from './pipeline.js';
 interface Options extends LanguageModelOptions, GenerationOptions {
   readonly prompt: string;
   readonly seqLen?: number;
+  readonly tokenizer?: string;
+}
+
+/** `--tokenizer`. */
+export function withTokenizerOption<C extends Command>(command: C): C {
+  return command.addOption(
+    new Option(
+      '--tokenizer <file>',
+      'tokenizer.model or tokenizer.bin; what lies beside the weights unless given',
+    ).argParser((value) => userPath(nonEmpty('--tokenizer')(value))),
+  );
 }
 
 /** The program's own options and action. */
@@ -37,13 +49,15 @@ export function writesStories(program: Command): void {
         'the most tokens of the beginning and what is written, together',
       ).argParser(wholeNumber('--seq-len', { min: 1 })),
     );
-  withLogOptions(withGenerationOptions(withLanguageModelOptions(program, manifest))).action(run);
+  const loading = withTokenizerOption(withLanguageModelOptions(program, manifest));
+  withLogOptions(withGenerationOptions(loading)).action(run);
 }
 
 async function run(options: Options): Promise<void> {
   checkGenerationOptions(options);
   const prompt = await readPrompt(options.prompt);
-  await using model = await loadAsGiven(load, options);
+  const { tokenizer } = options;
+  await using model = await loadAsGiven((id, rest) => load(id, { ...rest, tokenizer }), options);
   const stream = model.generate(prompt, {
     ...generateOptions(model, options),
     maxTokens: mostTokens(model, prompt, options),

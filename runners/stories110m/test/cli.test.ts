@@ -38,12 +38,30 @@ describe('stories110m', () => {
     const file = ['-m', join(model, 'stories.pt'), '--seq-len', '10', ...greedy];
     expect(stories([...file, '--prompt', '-'], 'Once upon a time,')).toEqual(stories(given));
   });
+});
 
-  it('says where a tokenizer is missing', () => {
-    const bare = writeTinyLlama2c(join(folder, 'bare'), { tokenizer: false });
+describe('weights without a tokenizer', () => {
+  const bare = writeTinyLlama2c(join(folder, 'bare'), { tokenizer: false });
+  const named = ['--tokenizer', 'model/tokenizer.bin'];
+
+  it('say where it is missing', () => {
     const { code, out, err } = stories(['-m', bare]);
     expect([code, out]).toEqual([1, '']);
-    expect(err).toMatch(/^error: .*bare has no tokenizer.*tokenizer\.model of .*llama2\.c/);
+    expect(err).toMatch(/^error: .*bare has no tokenizer.*name tokenizer\.model of .*llama2\.c/);
+    const wrong = stories(['-m', bare, '--tokenizer', 'none.bin']);
+    expect([wrong.code, wrong.err]).toEqual([
+      1,
+      `error: There is no tokenizer ${join(folder, 'none.bin')}.\n`,
+    ]);
+  });
+
+  it('write with one that is named, as an export does that was made with it', () => {
+    const at = (args: readonly string[]) => stories([...args, '--seq-len', '10', ...greedy]);
+    const expected = at(['-m', model]);
+    expect(at(['-m', bare, ...named])).toEqual(expected);
+    const exported = stories(['export', '-m', bare, ...named, '--out', 'bare-exported']);
+    expect(exported.code).toBe(0);
+    expect(at(['-m', 'bare-exported'])).toEqual(expected);
   });
 });
 

@@ -4,26 +4,27 @@ import { mkdir, mkdtemp, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { mx, UsageError } from '@mlx-runners/mlx-core';
 import {
+  benchLog,
   benchRow,
   benchTable,
-  choice,
   downloadProgress,
   interruptSignal,
   machineDescription,
   measureInTurns,
-  nonEmpty,
   onInterrupt,
   peakBytes,
-  userModel,
   userPath,
-  wholeNumber,
+  wantedPeers,
+  withBenchOptions,
   writeBenchFile,
+  type BenchLog,
+  type BenchOptions,
   type BenchRow,
   type MeasuredFunction,
 } from '@mlx-runners/runner';
 import { resolveModel } from '@mlx-runners/hub';
 import { loadAudio, type Audio } from '@mlx-runners/speech';
-import { Option, type Command } from 'commander';
+import type { Command } from 'commander';
 import {
   Peer,
   PEER_NAMES,
@@ -45,50 +46,22 @@ const TARGET_SECONDS = 2.2;
 const STANDARD_THREADS = 2;
 const LANGUAGE = 'en';
 
-interface BenchOptions {
-  model: string;
-  threads: number;
-  runs: number;
-  peers: PeerName | 'all' | 'none';
-  out?: string;
-  quiet?: boolean;
-}
-
-type Log = (line: string) => void;
+type Options = BenchOptions<PeerName>;
 
 export function addBenchCommand(program: Command): void {
-  program
+  const command = program
     .command('bench')
     .description('measure transcription side by side with others, on the CPU in float32')
-    .argument('[audio]', 'WAV file of English speech; in the workspace, 11 s of it unless given')
-    .addOption(
-      new Option('--model <id or path>', 'model to use')
-        .default(manifest.defaultModel)
-        .argParser((value) => userModel(nonEmpty('--model')(value))),
-    )
-    .option(
-      '--threads <n>',
-      'CPU threads of each side',
-      wholeNumber('--threads', { min: 1, max: 1024 }),
-      STANDARD_THREADS,
-    )
-    .option('--runs <n>', 'timed runs, behind one to warm up', wholeNumber('--runs', { min: 1 }), 3)
-    .addOption(
-      choice('--peers', 'what to compare with', ['all', ...PEER_NAMES, 'none']).default('all'),
-    )
-    .option(
-      '--out <file>',
-      'bench file to write; in the workspace, a complete comparison has its place',
-      (value: string) => userPath(nonEmpty('--out')(value)),
-    )
-    .option('--quiet', 'show no progress')
-    .action(bench);
+    .argument('[audio]', 'WAV file of English speech; in the workspace, 11 s of it unless given');
+  withBenchOptions(command, {
+    model: manifest.defaultModel,
+    threads: STANDARD_THREADS,
+    peers: PEER_NAMES,
+  }).action(bench);
 }
 
-async function bench(audioPath: string | undefined, options: BenchOptions): Promise<void> {
-  const log: Log = (line) => {
-    if (!options.quiet) process.stderr.write(`${line}\n`);
-  };
+async function bench(audioPath: string | undefined, options: Options): Promise<void> {
+  const log = benchLog(options);
   const plan = planned(audioPath, options, log);
   const audio = await loadAudio(plan.recording, { signal: interruptSignal() });
   mx.setThreads(options.threads);
@@ -134,16 +107,11 @@ interface Plan {
 }
 
 /** What the command line asks for, as far as it can be had here. */
-function planned(audioPath: string | undefined, options: BenchOptions, log: Log): Plan {
+function planned(audioPath: string | undefined, options: Options, log: BenchLog): Plan {
   if (audioPath === undefined && !existsSync(workspaceFiles.recording)) {
     throw new UsageError('Outside the workspace there is no recording to transcribe: give a file.');
   }
-  const missing = whyNoPeers();
-  if (missing && options.peers !== 'none') log(`measuring mlx-runners alone: ${missing}`);
-  const peers = missing ? [] : peersNamed(options.peers);
-  if (options.out !== undefined && peers.length === 0) {
-    throw new UsageError('--out needs a peer: a bench file says how two compare.');
-  }
+  const peers = wantedPeers(options, PEER_NAMES, whyNoPeers(), log);
   const { model, threads } = options;
   return {
     recording: audioPath === undefined ? workspaceFiles.recording : userPath(audioPath),
@@ -153,12 +121,7 @@ function planned(audioPath: string | undefined, options: BenchOptions, log: Log)
   };
 }
 
-function peersNamed(name: BenchOptions['peers']): readonly PeerName[] {
-  if (name === 'all') return PEER_NAMES;
-  return name === 'none' ? [] : [name];
-}
-
-async function modelFiles({ model, quiet }: BenchOptions): Promise<string> {
+async function modelFiles({ model, quiet }: Options): Promise<string> {
   using progress = downloadProgress({ quiet });
   const { models } = manifest;
   return await resolveModel(model, {
@@ -169,7 +132,7 @@ async function modelFiles({ model, quiet }: BenchOptions): Promise<string> {
 }
 
 /** The peers that can read the model. */
-function peersFor(modelFolder: string, wanted: readonly PeerName[], log: Log): PeerName[] {
+function peersFor(modelFolder: string, wanted: readonly PeerName[], log: BenchLog): PeerName[] {
   const isCtranslate2 = existsSync(join(modelFolder, 'model.bin'));
   return wanted.filter((name) => {
     if (isCtranslate2 || !PEERS[name].needsCtranslate2) return true;
@@ -201,7 +164,7 @@ interface WarmContestant extends Contestant {
   readonly first: TimedTranscript;
 }
 
-async function warmUp(contestant: Contestant, log: Log): Promise<WarmContestant> {
+async function warmUp(contestant: Contestant, log: BenchLog): Promise<WarmContestant> {
   log(`warming up ${contestant.name}`);
   const first = await contestant.transcribe();
   return { name: contestant.name, transcribe: () => contestant.transcribe(), first };

@@ -18,18 +18,4 @@ export type {
   TranscriptFormat,
   WriteOutputsOptions,
 } from '@mlx-runners/speech';
-// What calls throw, for `instanceof`; each has a `code` too.
-export {
-  AbortedError,
-  AudioError,
-  CheckpointError,
-  DisposedError,
-  FileError,
-  HubError,
-  MemoryError,
-  MlxRunnersError,
-  NativeError,
-  ProgramError,
-  UsageError,
-  type ErrorCode,
-} from '@mlx-runners/mlx-core/errors';
+export * from '@mlx-runners/runner/errors';

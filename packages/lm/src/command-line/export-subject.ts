@@ -3,7 +3,7 @@ import { mx, SequenceCache, throwIfAborted } from '@mlx-runners/mlx-core';
 import { randomWeights, type Precision } from '@mlx-runners/nn';
 import type { ExportDescription, SessionOptions } from '@mlx-runners/program';
 import type { ExportSubject, ModelOptions } from '@mlx-runners/runner';
-import type { DecoderExportOptions } from '@mlx-runners/runner/library';
+import { loadTokenizer } from '@mlx-runners/text';
 import { computeIn, usualDtype } from '../activation-dtype.js';
 import { loadDecoder, readDecoderCheckpoint, type DecoderCheckpoint } from '../checkpoint.js';
 import type { Decoder } from '../decoder.js';
@@ -14,11 +14,15 @@ import {
   type DecoderProgramOptions,
 } from '../decoder-program.js';
 import { familyOf } from '../families.js';
+import { checkVocabulary } from '../load-language-model.js';
+import type { DecoderExportOptions } from './decoder-export-options.js';
 import { TextFiles } from './text-files.js';
 
 export interface DecoderSubjectOptions
   extends DecoderExportOptions, Pick<ModelOptions, 'device' | 'dtype' | 'threads'> {
   precision?: Precision;
+  /** As `loadTokenizer` takes it, in the place of the checkpoint's own. */
+  tokenizer?: string;
 }
 
 /** What an export says of the model besides its methods. */
@@ -45,12 +49,17 @@ export async function decoderSubject(
   const decoder = loadDecoder(checkpoint, { precision: options.precision });
   const dtype = options.dtype ?? usualDtype();
   computeIn(decoder, dtype);
-  const files = await TextFiles.of(path, checkpoint);
+  let files: TextFiles | undefined;
   const dispose = (): void => {
     decoder.dispose();
-    files.dispose();
+    files?.dispose();
   };
   try {
+    const { tokenizer } = options;
+    if (tokenizer !== undefined) {
+      checkVocabulary(await loadTokenizer(tokenizer), decoder.vocabularySize, tokenizer);
+    }
+    files = await TextFiles.of(path, checkpoint, tokenizer);
     throwIfAborted(signal);
     return { ...subjectOf(decoder, { ...about, dtype, files: files.paths }, options), dispose };
   } catch (error) {

@@ -17,8 +17,15 @@ export class TextFiles {
     this.#remove = remove;
   }
 
-  /** @param source as it was given to `readDecoderCheckpoint` */
-  static async of(source: string, checkpoint: DecoderCheckpoint): Promise<TextFiles> {
+  /**
+   * @param source as it was given to `readDecoderCheckpoint`
+   * @param tokenizer in the place of the checkpoint's own
+   */
+  static async of(
+    source: string,
+    checkpoint: DecoderCheckpoint,
+    tokenizer?: string,
+  ): Promise<TextFiles> {
     const folder = await mkdtemp(join(tmpdir(), 'llm-export-'));
     const remove = (): void => rmSync(folder, { recursive: true, force: true });
     const forget = onInterrupt(remove);
@@ -27,7 +34,7 @@ export class TextFiles {
       remove();
     };
     try {
-      await writeTexts(folder, source, checkpoint);
+      await writeTexts(folder, source, checkpoint, tokenizer);
       const names = readdirSync(folder, { recursive: true, withFileTypes: true })
         .filter((entry) => entry.isFile())
         .map((entry) => join(entry.parentPath, entry.name).slice(folder.length + 1));

@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <latch>
+#include <memory>
 #include <thread>
 
 #include "core/errors.h"
@@ -65,6 +66,27 @@ LaneLock::LaneLock(Lane& lane, mx::Stream stream) : lock_(lane.mutex) {
   }
   // Streams are a thread's own, the default device is the process's.
   if (mx::default_device() != stream.device) mx::set_default_device(stream.device);
+}
+
+std::future<void> completion(mx::Stream stream) {
+  auto promise = std::make_shared<std::promise<void>>();
+  auto future = promise->get_future();
+  mx::scheduler::enqueue(stream, [promise, stream] {
+    try {
+      mx::scheduler::check_error(stream);
+      promise->set_value();
+    } catch (...) {
+      promise->set_exception(std::current_exception());
+    }
+  });
+  return future;
+}
+
+void drain(mx::Stream stream) noexcept {
+  try {
+    mx::synchronize(stream);
+  } catch (const std::exception&) {
+  }
 }
 
 Lane& assign_lane() {

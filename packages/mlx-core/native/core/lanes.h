@@ -7,6 +7,7 @@
 // may cross from one lane to another.
 #pragma once
 
+#include <future>
 #include <mutex>
 #include <optional>
 
@@ -33,6 +34,14 @@ class LaneLock {
  private:
   std::unique_lock<std::mutex> lock_;
 };
+
+// Is there when what is queued on a CPU stream so far is done; throws the first error of that,
+// which the stream then forgets.
+std::future<void> completion(mlx::core::Stream stream);
+
+// Waits for what a failed call has queued on a stream, and drops the error that this has left: it
+// would come out of the next call.
+void drain(mlx::core::Stream stream) noexcept;
 
 // The next lane in turn. The first call makes them all.
 Lane& assign_lane();

@@ -42,13 +42,14 @@ class CellCache::Step final : public KvStep {
   }
 
   mx::array attend_checked(const LayerTokens& tokens, bool again, mx::Stream stream) override {
-    if (tokens.k.shape(2) != 1) {
+    const auto [batch, heads, count, size] = k_sizes(tokens);
+    if (count != 1) {
       refuse(
           "the batch of a cell cache are tokens: q, k and v have to be [tokens, heads, 1, size]");
     }
-    if (static_cast<size_t>(tokens.k.shape(0)) != sequences_.size()) {
+    if (static_cast<size_t>(batch) != sequences_.size()) {
       refuse("the call names the sequences of " + std::to_string(sequences_.size()) +
-             " tokens, and the method's batch has " + std::to_string(tokens.k.shape(0)));
+             " tokens, and the method's batch has " + std::to_string(batch));
     }
     if (!plan_) {
       const auto positions =
@@ -57,12 +58,12 @@ class CellCache::Step final : public KvStep {
     }
     const std::vector<CellGroup>& groups = groups_for(tokens.window);
     int end = 0;
-    std::vector<int> written;
-    for (const auto& token : *plan_) {
-      if (!again) written.push_back(token.cell);
-      end = std::max(end, token.cell + 1);
-    }
+    for (const auto& token : *plan_) end = std::max(end, token.cell + 1);
     if (cache_.composes(stream)) {
+      std::vector<int> written;
+      for (const auto& token : *plan_) {
+        if (!again) written.push_back(token.cell);
+      }
       auto [attended, pools] =
           composed_cell_attention(tokens, *pools_of(tokens.layer),
                                   cache_.slots_for(tokens.layer, end), written, groups, stream);
@@ -70,7 +71,13 @@ class CellCache::Step final : public KvStep {
       return attended;
     }
     cache_.reserve(tokens.layer, end);
-    return cell_attention_in_place(tokens, pools_of(tokens.layer), std::move(written), groups,
+    TokenPlaces places;
+    for (const auto& token : *plan_) {
+      places.positions.push_back(token.position);
+      // All sequences are in one batch of a pool, so that a cell is its first head's row.
+      if (!again) places.rows.push_back(token.cell);
+    }
+    return cell_attention_in_place(tokens, std::move(places), pools_of(tokens.layer), groups,
                                    stream);
   }
 

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "core/errors.h"
+#include "core/lanes.h"
 #include "lm/cached_attention.h"
 #include "mlx/ops.h"
-#include "mlx/stream.h"
 
 namespace mlx_runners::lm {
 namespace {
@@ -17,15 +17,16 @@ thread_local KvStep* current_step = nullptr;
 [[noreturn]] void refuse(const std::string& message) { throw CodedError("SHAPE", message); }
 
 void check_shapes(const LayerTokens& tokens) {
-  const auto& [q, k, v, position, layer, scale, window, softcap] = tokens;
-  if (q.ndim() != 4 || k.ndim() != 4 || v.ndim() != 4) {
-    refuse("q, k and v have to be of 4 axes: batch, heads, tokens and size");
+  check_form(tokens);
+  const HeadSizes q = q_sizes(tokens);
+  for (const HeadSizes& other : {k_sizes(tokens), v_sizes(tokens)}) {
+    if (q.batch != other.batch || q.tokens != other.tokens) {
+      refuse("q, k and v have to be of the same batch and the same tokens");
+    }
   }
-  if (q.shape(0) != k.shape(0) || q.shape(0) != v.shape(0) || q.shape(2) != k.shape(2) ||
-      q.shape(2) != v.shape(2)) {
-    refuse("q, k and v have to be of the same batch and the same tokens");
+  if (tokens.q.size() == 0 || tokens.k.size() == 0 || tokens.v.size() == 0) {
+    refuse("there are no tokens");
   }
-  if (q.size() == 0 || k.size() == 0 || v.size() == 0) refuse("there are no tokens");
 }
 
 void check_size(int layer, const char* what, int has, int given) {
@@ -41,13 +42,15 @@ void check_layer(const LayerTokens& tokens, const std::vector<KvLayer>& layers) 
            std::to_string(number) + " is none of them");
   }
   const KvLayer& layer = layers[number];
-  check_size(number, "kvHeads", layer.kv_heads, tokens.k.shape(1));
-  check_size(number, "headSize", layer.head_size, tokens.k.shape(3));
-  check_size(number, "valueSize", layer.value_size, tokens.v.shape(3));
-  check_size(number, "headSize", layer.head_size, tokens.q.shape(3));
-  if (tokens.q.shape(1) % layer.kv_heads != 0) {
-    refuse(std::to_string(tokens.q.shape(1)) + " heads can't share " +
-           std::to_string(layer.kv_heads) + " heads of keys evenly");
+  const HeadSizes q = q_sizes(tokens);
+  check_size(number, "kvHeads", layer.kv_heads, k_sizes(tokens).heads);
+  check_size(number, "kvHeads", layer.kv_heads, v_sizes(tokens).heads);
+  check_size(number, "headSize", layer.head_size, k_sizes(tokens).size);
+  check_size(number, "valueSize", layer.value_size, v_sizes(tokens).size);
+  check_size(number, "headSize", layer.head_size, q.size);
+  if (q.heads % layer.kv_heads != 0) {
+    refuse(std::to_string(q.heads) + " heads can't share " + std::to_string(layer.kv_heads) +
+           " heads of keys evenly");
   }
   if (layer.window > 0 && (tokens.window == 0 || tokens.window > layer.window)) {
     const std::string seen =
@@ -55,6 +58,11 @@ void check_layer(const LayerTokens& tokens, const std::vector<KvLayer>& layers) 
     refuse("layer " + std::to_string(number) + " of the cache has a window of " +
            std::to_string(layer.window) + ", and the method's layer sees " + seen);
   }
+}
+
+bool are_float32(const LayerTokens& tokens) {
+  return tokens.q.dtype() == mx::float32 && tokens.k.dtype() == mx::float32 &&
+         tokens.v.dtype() == mx::float32;
 }
 
 mx::array as_float32(const mx::array& x, mx::Stream stream) {
@@ -67,7 +75,7 @@ KvStep::KvStep(KvCache& cache) : cache_(cache), use_(cache), added_(cache.layers
 
 // What has failed may still be writing, which it must not while the next call does.
 KvStep::~KvStep() {
-  if (uncommitted_) mx::synchronize(*uncommitted_);
+  if (uncommitted_) drain(*uncommitted_);
 }
 
 KvStep* KvStep::current() { return current_step; }
@@ -85,7 +93,9 @@ mx::array KvStep::attend(const LayerTokens& tokens, mx::Stream stream) {
     refuse("layer " + std::to_string(tokens.layer) +
            " of the cache is used twice, not with the same keys and values");
   }
-  LayerTokens plain = tokens;
+  // Other floats are rotated as such.
+  const bool as_given = !cache_.composes(stream) && are_float32(tokens);
+  LayerTokens plain = as_given ? tokens : split_and_rotated(tokens, stream);
   for (mx::array* x : {&plain.q, &plain.k, &plain.v}) *x = as_float32(*x, stream);
   std::erase_if(attended_, [](const auto& each) { return each.second.is_available(); });
   for (const auto& [layer, before] : attended_) {
@@ -95,8 +105,9 @@ mx::array KvStep::attend(const LayerTokens& tokens, mx::Stream stream) {
   const mx::array attended = attend_checked(plain, added.has_value(), stream);
   attended_.emplace_back(tokens.layer, attended);
   added = ids;
+  const mx::array result = as_given ? attended : in_form_of(tokens, attended, stream);
   const mx::Dtype dtype = tokens.q.dtype();
-  return dtype == mx::float32 ? attended : mx::astype(attended, dtype, stream);
+  return dtype == mx::float32 ? result : mx::astype(result, dtype, stream);
 }
 
 std::vector<mx::array> KvStep::finish() const {

@@ -12,24 +12,10 @@
 
 #include "lm/kv_layer.h"
 #include "lm/kv_pool.h"
+#include "lm/layer_tokens.h"
 #include "mlx/array.h"
-#include "mlx/utils.h"
-#include "ops/op.h"
 
 namespace mlx_runners::lm {
-
-// One layer's tokens: q [B, heads, T, size], k [B, kv_heads, T, size], v [B, kv_heads, T,
-// value_size], all rotated.
-struct LayerTokens {
-  mx::array q;
-  mx::array k;
-  mx::array v;
-  IntOrArray position;
-  int layer;
-  float scale;
-  int window;     // 0: none
-  float softcap;  // 0: none
-};
 
 // A layer's memory. Shared with what a call has queued.
 struct KvPools {
@@ -118,7 +104,8 @@ class KvStep {
   void commit();
 
  protected:
-  // Checked against the cache's layers, float32; `again` where the layer has these tokens.
+  // Checked against the cache's layers, float32; `again` where the layer has these tokens. Split
+  // and rotated where the cache composes.
   virtual mx::array attend_checked(const LayerTokens& tokens, bool again, mx::Stream stream) = 0;
   // The tokens become the cache's.
   virtual void keep() = 0;

@@ -46,16 +46,15 @@ class SequenceCache::Step final : public KvStep {
   void keep() override { cache_.commit(*plan_); }
 
   mx::array attend_checked(const LayerTokens& tokens, bool again, mx::Stream stream) override {
-    const int count = tokens.k.shape(2);
+    const auto [batch, heads, count, size] = k_sizes(tokens);
     const int position = positions_of(tokens.position, 1, stream)[0];
     if (!plan_) {
-      if (tokens.k.shape(0) != cache_.batch()) {
+      if (batch != cache_.batch()) {
         refuse("the cache holds a batch of " + std::to_string(cache_.batch()) +
-               ", and the method's is of " + std::to_string(tokens.k.shape(0)));
+               ", and the method's is of " + std::to_string(batch));
       }
       plan_ = cache_.plan(position, count);
-    } else if (position != plan_->position || count != plan_->count ||
-               tokens.k.shape(0) != cache_.batch()) {
+    } else if (position != plan_->position || count != plan_->count || batch != cache_.batch()) {
       refuse("all layers of a cache have to get the same tokens");
     }
     const SlotOrder& order = cache_.layers_[tokens.layer].order;
@@ -70,7 +69,7 @@ class SequenceCache::Step final : public KvStep {
     }
     cache_.reserve(tokens.layer, position + count);
     cache_.written_ = std::max(cache_.written_.load(), position + count);
-    return attention_in_place(tokens, pools_of(tokens.layer), std::move(slots), stream);
+    return attention_in_place(tokens, position, pools_of(tokens.layer), std::move(slots), stream);
   }
 
  private:

@@ -14,7 +14,9 @@ namespace mlx_runners {
 namespace {
 
 using mx::array;
+using Arrays = std::vector<array>;
 using Maybe = std::optional<array>;
+using MaybeArrays = std::optional<Arrays>;
 using S = mx::StreamOrDevice;
 
 array block_dequantize(const array& blocks, const std::string& format, S s) {
@@ -37,22 +39,32 @@ cpu::WeightArrays block_weights(const array& w, BlockFormat format, size_t axes)
   return {static_cast<cpu::WeightFormat>(format), {w}, shape.back()};
 }
 
-array block_linear(const array& x, const array& w, const std::string& format_name,
-                   const Maybe& bias, const std::string& precision, S s) {
+Arrays block_linears(const array& x, const Arrays& ws, const std::string& format_name,
+                     const MaybeArrays& biases, const std::string& precision, S s) {
   const mx::Stream stream = mx::to_stream(s);
   const BlockFormat format = format_named(format_name);
-  const cpu::WeightArrays weights = block_weights(w, format, 2);
-  check_rows(x, weights.depth);
-  check_bias(bias, w);
-  const array left = factor_in_float32("x", x, stream);
-  const Maybe added = bias ? Maybe(factor_in_float32("bias", *bias, stream)) : std::nullopt;
-  auto composed = [format, stream](const std::vector<array>& in) {
+  check_lists(ws, {{"biases", biases}});
+  std::vector<cpu::WeightArrays> weights;
+  Arrays added;
+  for (size_t i = 0; i < ws.size(); ++i) {
+    weights.push_back(block_weights(ws[i], format, 2));
+    check_rows(x, weights.back().depth);
+    if (!biases) continue;
+    check_bias((*biases)[i], ws[i]);
+    added.push_back(factor_in_float32("bias", (*biases)[i], stream));
+  }
+  auto composed = [format, stream](const Arrays& in) {
     const array columns = mx::transpose(dequantized(in[1], format, stream), stream);
     const array product = mx::matmul(in[0], columns, stream);
-    return std::vector<array>{in.size() > 2 ? mx::add(product, in[2], stream) : product};
+    return Arrays{in.size() > 2 ? mx::add(product, in[2], stream) : product};
   };
-  return cpu::quantized_linear(left, weights, added, precision_named(precision),
-                               std::move(composed), stream);
+  return cpu::quantized_linears(factor_in_float32("x", x, stream), weights, added,
+                                precision_named(precision), std::move(composed), stream);
+}
+array block_linear(const array& x, const array& w, const std::string& format, const Maybe& bias,
+                   const std::string& precision, S s) {
+  const MaybeArrays biases = bias ? MaybeArrays({*bias}) : std::nullopt;
+  return block_linears(x, {w}, format, biases, precision, s)[0];
 }
 
 array block_take(const array& w, const array& ids, const std::string& format_name, S s) {
@@ -65,8 +77,8 @@ array block_take(const array& w, const array& ids, const std::string& format_nam
     shape.push_back(weights.depth);
     return mx::zeros(shape, mx::float32, s);
   }
-  auto composed = [format, stream](const std::vector<array>& in) {
-    return std::vector<array>{dequantized(mx::take(in[0], in[1], 0, stream), format, stream)};
+  auto composed = [format, stream](const Arrays& in) {
+    return Arrays{dequantized(mx::take(in[0], in[1], 0, stream), format, stream)};
   };
   return cpu::quantized_take_rows(weights, mx::astype(ids, mx::int64, stream), std::move(composed),
                                   stream);
@@ -87,9 +99,9 @@ array block_gather_linear(const array& x, const array& w, const array& ids,
   shape.back() = w.shape(1);
   if (w.size() == 0) return mx::zeros(shape, mx::float32, s);
   const auto count = static_cast<int>(matrices.size());
-  auto composed = [format, stream](const std::vector<array>& in) {
+  auto composed = [format, stream](const Arrays& in) {
     const array chosen = dequantized(mx::take(in[1], in[2], 0, stream), format, stream);
-    return std::vector<array>{mx::matmul(in[0], mx::swapaxes(chosen, 1, 2, stream), stream)};
+    return Arrays{mx::matmul(in[0], mx::swapaxes(chosen, 1, 2, stream), stream)};
   };
   const array products =
       cpu::quantized_gather_linear(mx::reshape(rows, {count, 1, weights.depth}, stream), weights,
@@ -121,6 +133,12 @@ std::vector<Op> block_rows() {
          "group of 32 first, which changes a result by at most the sum over groups of max|x| / 254 "
          "· Σ|w|. Unrounded where w is F32, F16 or BF16.",
          block_linear, arg("x"), arg("w"), arg("format"), opt("bias", none),
+         opt("precision", "exact").one_of(precisions)),
+      op("blockLinears",
+         "blockLinear of x with each of several matrices, all of one format and depth, such as the "
+         "projections to queries, keys and values: as many results, each as blockLinear gives it, "
+         "in one pass over x. `biases` are as many as matrices, or none.",
+         block_linears, arg("x"), arg("w"), arg("format"), opt("biases", none),
          opt("precision", "exact").one_of(precisions)),
       op("blockTake", "Rows of blocks w [N, bytes of a row] as float32 [..., K].", block_take,
          arg("w"), arg("ids"), arg("format")),

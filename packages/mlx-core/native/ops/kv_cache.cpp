@@ -52,15 +52,31 @@ array kv_cache_update_in_place(const array& cache, const array& x, int position,
 }
 
 array update_and_attend(const array& q, const array& k, const array& v, const IntOrArray& position,
-                        int layer, float scale, int window, float softcap, S s) {
+                        int layer, float scale, int window, float softcap, int heads, int kv_heads,
+                        int dims, bool traditional, std::optional<float> base, float position_scale,
+                        const std::optional<array>& freqs, S s) {
   if (window < 0 || !(softcap >= 0)) {
     throw CodedError("SHAPE", "window and softcap have to be 0 (none) or positive");
   }
   if (layer < 0) throw CodedError("SHAPE", "layer has to be a cache's number, from 0");
-  if (lm::KvStep* step = lm::KvStep::current()) {
-    return step->attend({q, k, v, position, layer, scale, window, softcap}, mx::to_stream(s));
-  }
-  return cpu::attention(q, k, v, scale, "causal", std::nullopt, std::nullopt, window, softcap, s);
+  const lm::LayerTokens tokens{q,
+                               k,
+                               v,
+                               position,
+                               layer,
+                               scale,
+                               window,
+                               softcap,
+                               heads,
+                               kv_heads,
+                               {dims, traditional, base, position_scale, freqs}};
+  const mx::Stream stream = mx::to_stream(s);
+  if (lm::KvStep* step = lm::KvStep::current()) return step->attend(tokens, stream);
+  lm::check_form(tokens);
+  const lm::LayerTokens split = lm::split_and_rotated(tokens, stream);
+  const array attended = cpu::attention(split.q, split.k, split.v, scale, "causal", std::nullopt,
+                                        std::nullopt, window, softcap, stream);
+  return lm::in_form_of(tokens, attended, stream);
 }
 
 }  // namespace
@@ -82,15 +98,23 @@ std::vector<Op> kv_cache_rows() {
          arg("scale"), opt("window", 0), opt("softcap", 0.0f)),
       op("updateAndAttend",
          "Adds keys and values to a layer of the cache that is given to the call of a program, and "
-         "attends: q [B, H, T, D], k [B, H_kv, T, D] and v [B, H_kv, T, D_v], rotated, give "
-         "[B, H, T, D_v]. A query sees what its sequence has up to its own token, with `window` "
-         "only the last `window` of that; `softcap` as in attention. `position` is that of the "
-         "first token, or of each of the batch's, int32 [B], where the cache holds many sequences; "
-         "`layer` is the number of the cache's layer, which layers that share keys and values may "
-         "name in turn, with the same k and v. Without a cache there is nothing before these "
-         "tokens.",
+         "attends: q [B, H, T, D], k [B, H_kv, T, D] and v [B, H_kv, T, D_v] give [B, H, T, D_v]. "
+         "A query sees what its sequence has up to its own token, with `window` only the last "
+         "`window` of that; `softcap` as in attention. `position` is that of the first token, or "
+         "of "
+         "each of the batch's, int32 [B], where the cache holds many sequences; `layer` is the "
+         "number of the cache's layer, which layers that share keys and values may name in turn, "
+         "with the same k and v. Without a cache there is nothing before these tokens. "
+         "With `heads` and `kvHeads` the heads lie side by side, as projections give them: q "
+         "[B, T, heads · D], k [B, T, kvHeads · D] and v [B, T, kvHeads · D_v] give "
+         "[B, T, heads · D_v]; those of four axes are taken as split. With `dims` q and k are "
+         "rotated, as rope does from `position` on, whose `scale` is `positionScale` here; "
+         "without, "
+         "they come rotated.",
          update_and_attend, arg("q"), arg("k"), arg("v"), arg("position"), arg("layer"),
-         arg("scale"), opt("window", 0), opt("softcap", 0.0f)),
+         arg("scale"), opt("window", 0), opt("softcap", 0.0f), opt("heads", 0), opt("kvHeads", 0),
+         opt("dims", 0), opt("traditional", false), opt("base", none), opt("positionScale", 1.0f),
+         opt("freqs", none)),
   };
 }
 

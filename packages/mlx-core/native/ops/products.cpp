@@ -52,4 +52,14 @@ void check_bias(const std::optional<mx::array>& bias, const mx::array& w) {
   }
 }
 
+void check_lists(const std::vector<mx::array>& w, std::initializer_list<NamedList> lists) {
+  if (w.empty()) throw CodedError("SHAPE", "w has to have at least one matrix");
+  for (const auto& [name, arrays] : lists) {
+    if (!arrays || arrays->size() == w.size()) continue;
+    throw CodedError("SHAPE", std::string(name) + " has to have an array for each matrix of w, " +
+                                  std::to_string(w.size()) + ", not " +
+                                  std::to_string(arrays->size()));
+  }
+}
+
 }  // namespace mlx_runners

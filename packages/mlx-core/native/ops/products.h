@@ -1,8 +1,10 @@
 // What the rows that multiply by quantised weights have in common.
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "kernels/cpu/quantized_matmul.h"
 #include "mlx/array.h"
@@ -29,5 +31,14 @@ mlx::core::array factor_in_float32(const char* name, const mlx::core::array& arg
 /// if any, has a number for each row of w.
 void check_rows(const mlx::core::array& x, int depth);
 void check_bias(const std::optional<mlx::core::array>& bias, const mlx::core::array& w);
+
+/// A list that goes with one of matrices, and the argument's name.
+struct NamedList {
+  const char* name;
+  const std::optional<std::vector<mlx::core::array>>& arrays;
+};
+/// Throws CodedError "SHAPE" unless there are matrices, and as many arrays in each list that is
+/// given.
+void check_lists(const std::vector<mlx::core::array>& w, std::initializer_list<NamedList> lists);
 
 }  // namespace mlx_runners

@@ -19,6 +19,7 @@ namespace {
 using mx::array;
 using Arrays = std::vector<array>;
 using Maybe = std::optional<array>;
+using MaybeArrays = std::optional<Arrays>;
 using MaybeInt = std::optional<int>;
 using S = mx::StreamOrDevice;
 
@@ -180,26 +181,48 @@ array computable(const array& product, const array& x, const array& w, S s) {
   return empty ? mx::zeros(product.shape(), product.dtype(), s) : product;
 }
 
-array quantized_linear(const array& given, const array& w, const array& scales, const Maybe& biases,
-                       const Maybe& given_bias, MaybeInt group_size, MaybeInt bits,
-                       const std::string& mode, const std::string& precision_name, S s) {
-  const mx::Stream stream = mx::to_stream(s);
-  const Quantization q = quantization(group_size, bits, mode);
-  const cpu::Precision precision = precision_named(precision_name);
-  const array x = factor("x", given, stream);
-  const Maybe bias = given_bias ? Maybe(factor("bias", *given_bias, stream)) : std::nullopt;
-  check_weights(w, scales, biases, q);
-  if (bias) {
-    if (w.ndim() != 2) throw CodedError("SHAPE", "w has to have 2 axes");
-    check_bias(bias, w);
+// A matrix of checked weights, and what is added to products with it.
+struct Layer {
+  array w;
+  array scales;
+  Maybe biases;
+  Maybe bias;
+};
+
+array linear_by_mlx(const array& x, const Layer& layer, const Quantization& q, S s) {
+  const auto& [w, scales, biases, bias] = layer;
+  const array product = computable(
+      mx::quantized_matmul(x, w, scales, biases, true, q.group, q.bits, q.mode, s), x, w, s);
+  return bias ? mx::add(product, *bias, s) : product;
+}
+
+// All layers of x at once where our kernels know them, and they are of one format.
+std::optional<std::vector<cpu::WeightArrays>> kernel_layers(const array& x,
+                                                            const std::vector<Layer>& layers,
+                                                            const Quantization& q,
+                                                            const mx::Stream& stream) {
+  if (!may_be_ours(stream) || x.size() == 0) return std::nullopt;
+  std::vector<cpu::WeightArrays> all;
+  for (const auto& [w, scales, biases, bias] : layers) {
+    const auto weights =
+        w.ndim() == 2 ? kernel_weights(w, scales, biases, q, stream) : std::nullopt;
+    if (!weights || x.shape(-1) != weights->depth) return std::nullopt;
+    if (!all.empty() && weights->format != all[0].format) return std::nullopt;
+    all.push_back(*weights);
   }
-  if (x.ndim() == 0) throw CodedError("SHAPE", "x has to have at least 1 axis");
-  const auto weights = w.ndim() == 2 ? kernel_weights(w, scales, biases, q, stream) : std::nullopt;
-  const bool ours = may_be_ours(stream) && weights && x.size() > 0 && x.shape(-1) == weights->depth;
-  if (!ours) {
-    const array product = computable(
-        mx::quantized_matmul(x, w, scales, biases, true, q.group, q.bits, mode, s), x, w, s);
-    return bias ? mx::add(product, *bias, s) : product;
+  return all;
+}
+
+Arrays linears(const array& x, const std::vector<Layer>& layers, const Quantization& q,
+               cpu::Precision precision, const mx::Stream& stream) {
+  const auto weights = kernel_layers(x, layers, q, stream);
+  Arrays results;
+  if (!weights) {
+    if (layers.size() == 1) return {linear_by_mlx(x, layers[0], q, stream)};
+    for (const Layer& layer : layers) {
+      results.push_back(linears(x, {layer}, q, precision, stream)[0]);
+    }
+    return results;
   }
   // Not MLX's quantized_matmul, which has no vmap.
   auto composed = [q, stream](const Arrays& in) {
@@ -207,13 +230,49 @@ array quantized_linear(const array& given, const array& w, const array& scales, 
     const size_t bias_at = 1 + arrays_of(q);
     return Arrays{in.size() > bias_at ? mx::add(product, in[bias_at], stream) : product};
   };
-  mx::Dtype dtype = product_type(x, scales, q);
-  if (bias) dtype = mx::promote_types(dtype, bias->dtype());
   const auto wide = [&](const array& a) { return mx::astype(a, mx::float32, stream); };
-  const Maybe added = bias ? Maybe(wide(*bias)) : std::nullopt;
-  return mx::astype(
-      cpu::quantized_linear(wide(x), *weights, added, precision, std::move(composed), stream),
-      dtype, stream);
+  Arrays added;
+  for (const Layer& layer : layers) {
+    if (layer.bias) added.push_back(wide(*layer.bias));
+  }
+  const Arrays products =
+      cpu::quantized_linears(wide(x), *weights, added, precision, std::move(composed), stream);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const mx::Dtype dtype = product_type(x, layers[i].scales, q);
+    const Maybe& bias = layers[i].bias;
+    results.push_back(
+        mx::astype(products[i], bias ? mx::promote_types(dtype, bias->dtype()) : dtype, stream));
+  }
+  return results;
+}
+
+Arrays quantized_linears(const array& given, const Arrays& ws, const Arrays& scales,
+                         const MaybeArrays& biases, const MaybeArrays& bias, MaybeInt group_size,
+                         MaybeInt bits, const std::string& mode, const std::string& precision,
+                         S s) {
+  const mx::Stream stream = mx::to_stream(s);
+  const Quantization q = quantization(group_size, bits, mode);
+  check_lists(ws, {{"scales", scales}, {"biases", biases}, {"bias", bias}});
+  const array x = factor("x", given, stream);
+  std::vector<Layer> layers;
+  for (size_t i = 0; i < ws.size(); ++i) {
+    layers.push_back({ws[i], scales[i], biases ? Maybe((*biases)[i]) : std::nullopt,
+                      bias ? Maybe(factor("bias", (*bias)[i], stream)) : std::nullopt});
+    const Layer& layer = layers.back();
+    check_weights(layer.w, layer.scales, layer.biases, q);
+    if (!bias) continue;
+    if (layer.w.ndim() != 2) throw CodedError("SHAPE", "w has to have 2 axes");
+    check_bias(layer.bias, layer.w);
+  }
+  if (x.ndim() == 0) throw CodedError("SHAPE", "x has to have at least 1 axis");
+  return linears(x, layers, q, precision_named(precision), stream);
+}
+array quantized_linear(const array& x, const array& w, const array& scales, const Maybe& biases,
+                       const Maybe& bias, MaybeInt group_size, MaybeInt bits,
+                       const std::string& mode, const std::string& precision, S s) {
+  const auto listed = [](const Maybe& one) { return one ? MaybeArrays({*one}) : std::nullopt; };
+  return quantized_linears(x, {w}, {scales}, listed(biases), listed(bias), group_size, bits, mode,
+                           precision, s)[0];
 }
 
 array quantized_matmul(const array& given, const array& w, const array& scales, const Maybe& biases,
@@ -379,6 +438,12 @@ std::vector<Op> quantized_rows() {
       op("quantizedLinear",
          "x · wᵀ + bias for w [N, K] as quantize() gives it: see quantizedMatmul.",
          quantized_linear, arg("x"), arg("w"), arg("scales"), opt("biases", none),
+         opt("bias", none), opt("groupSize", none), opt("bits", none),
+         opt("mode", "affine").one_of(modes), opt("precision", "exact").one_of(precisions)),
+      op("quantizedLinears",
+         "quantizedLinear of x with each of several matrices, all packed alike, in one pass over "
+         "x: see blockLinears. Of each list there are as many arrays as matrices.",
+         quantized_linears, arg("x"), arg("w"), arg("scales"), opt("biases", none),
          opt("bias", none), opt("groupSize", none), opt("bits", none),
          opt("mode", "affine").one_of(modes), opt("precision", "exact").one_of(precisions)),
       op("quantizedTake", "Rows of w [N, K] as quantize() gives it, in float32 [..., K].",

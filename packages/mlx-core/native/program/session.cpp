@@ -21,6 +21,10 @@ namespace {
 // threads wait more often. packages/program/src/memory-estimate.ts reckons with the same numbers.
 constexpr size_t chunk_instructions = 64;
 constexpr double chunk_bytes = 32 << 20;
+// Computing starts early, and while a chunk of little memory is computed the next one is built:
+// that is a good part of the time that a step of one token takes.
+constexpr size_t first_chunk_instructions = 16;
+constexpr double overlapped_bytes = 1 << 20;
 
 using Clock = std::chrono::steady_clock;
 
@@ -67,6 +71,21 @@ double bytes_of(const Instruction& instruction, const Program& program, const Ar
   return bytes;
 }
 
+// When a call fails, what it has scheduled ends first, and its errors with it.
+class Drained {
+ public:
+  explicit Drained(mx::Stream stream) : stream_(stream) {}
+  ~Drained() {
+    if (std::uncaught_exceptions() > before_) drain(stream_);
+  }
+  Drained(const Drained&) = delete;
+  Drained& operator=(const Drained&) = delete;
+
+ private:
+  mx::Stream stream_;
+  int before_ = std::uncaught_exceptions();
+};
+
 std::vector<mx::array> finished(const lm::KvStep& step, const Method& method) {
   try {
     return step.finish();
@@ -85,10 +104,10 @@ const mx::array& Session::Slots::at(double slot) const {
   return *arrays_[index];
 }
 
-std::vector<mx::array> Session::Slots::uncomputed() const {
+std::vector<mx::array> Session::Slots::unscheduled() const {
   std::vector<mx::array> all;
   for (const auto& array : arrays_) {
-    if (array && !array->is_available()) all.push_back(*array);
+    if (array && array->status() == mx::array::Status::unscheduled) all.push_back(*array);
   }
   return all;
 }
@@ -115,14 +134,14 @@ std::vector<mx::array> Session::run(const Call& call) {
   const auto step = call.cache ? call.cache->begin(call.sequences) : nullptr;
   const lm::KvScope scope(step.get());
   const Trace& trace = choose(method, call);
+  const Drained drained(stream_);
   if (states_.size() != program_->states.size()) {
     std::vector<mx::array> zeros = blank_states();
     evaluate(zeros);
     states_ = std::move(zeros);
   }
   fill(method, trace, call.inputs, program_->constants, states_);
-  const size_t last_chunk = compute(method, trace, call);
-  auto outputs = finish(method, trace, last_chunk, step.get());
+  auto outputs = finish(method, trace, compute(method, trace, call), step.get());
   if (call.profile) call.profile->seconds = seconds_since(start);
   return outputs;
 }
@@ -273,12 +292,14 @@ double Session::build(const Method& method, const Trace& trace, size_t number, P
   return bytes;
 }
 
-size_t Session::compute(const Method& method, const Trace& trace, const Call& call) {
+Session::Chunk Session::compute(const Method& method, const Trace& trace, const Call& call) {
   const size_t count = trace.instructions.size();
+  Chunk running;
   for (size_t next = 0; next < count;) {
     const size_t first = next;
+    const size_t most = first == 0 ? first_chunk_instructions : chunk_instructions;
     double bytes = 0;
-    while (next < count && next - first < chunk_instructions && bytes < chunk_bytes) {
+    while (next < count && next - first < most && bytes < chunk_bytes) {
       if (call.profile) {
         profile(method, trace, next, *call.profile);
         throw_if_cancelled(call);
@@ -287,17 +308,38 @@ size_t Session::compute(const Method& method, const Trace& trace, const Call& ca
       }
       ++next;
     }
-    if (next == count) return first;
-    evaluate_chunk(method, trace, first, next, slots_.uncomputed());
+    if (next == count) break;
+    Chunk chunk{first, next, slots_.unscheduled()};
+    schedule(method, trace, chunk);
+    wait_for(method, trace, running);
+    running = std::move(chunk);
+    if (bytes > overlapped_bytes) wait_for(method, trace, running);
     throw_if_cancelled(call);
   }
-  return count;
+  return running;
 }
 
-void Session::evaluate_chunk(const Method& method, const Trace& trace, size_t first, size_t end,
-                             const std::vector<mx::array>& arrays) const {
+void Session::schedule(const Method& method, const Trace& trace, Chunk& chunk) const {
+  naming(method, trace, chunk, [&] {
+    require_memory_for(chunk.arrays);
+    mx::async_eval(chunk.arrays);
+  });
+  if (stream_.device == mx::Device::cpu) chunk.computed = completion(stream_);
+}
+
+void Session::wait_for(const Method& method, const Trace& trace, Chunk& chunk) const {
+  naming(method, trace, chunk, [&] {
+    // Arrays that are there already would not tell of an error.
+    if (chunk.computed.valid()) chunk.computed.get();
+    for (mx::array& array : chunk.arrays) array.wait();
+  });
+}
+
+void Session::naming(const Method& method, const Trace& trace, const Chunk& chunk,
+                     const std::function<void()>& compute) const {
+  const auto [first, end] = std::pair(chunk.first, chunk.end);
   try {
-    evaluate(arrays);
+    compute();
   } catch (const std::exception& error) {
     std::string place = method.name;
     if (first < end) place = name_of(*program_, method, trace, end - 1);
@@ -314,7 +356,9 @@ void Session::profile(const Method& method, const Trace& trace, size_t number, P
   const std::vector<mx::array> results = results_of(instruction);
   for (const mx::array& result : results) bytes += static_cast<double>(result.nbytes());
   const auto start = Clock::now();
-  evaluate_chunk(method, trace, number, number + 1, results);
+  Chunk chunk{number, number + 1, results};
+  schedule(method, trace, chunk);
+  wait_for(method, trace, chunk);
   const double seconds = seconds_since(start);
   auto entry = std::ranges::find(profile.ops, instruction.op, &OpProfile::op);
   if (entry == profile.ops.end()) entry = profile.ops.insert(entry, {instruction.op});
@@ -323,7 +367,7 @@ void Session::profile(const Method& method, const Trace& trace, size_t number, P
   entry->bytes += bytes;
 }
 
-std::vector<mx::array> Session::finish(const Method& method, const Trace& trace, size_t first,
+std::vector<mx::array> Session::finish(const Method& method, const Trace& trace, Chunk running,
                                        lm::KvStep* step) {
   std::vector<mx::array> outputs;
   for (const TypedSlot& output : trace.outputs) outputs.push_back(slots_.at(output.slot));
@@ -343,8 +387,12 @@ std::vector<mx::array> Session::finish(const Method& method, const Trace& trace,
     const std::vector<mx::array> kept = finished(*step, method);
     all.insert(all.end(), kept.begin(), kept.end());
   }
-  evaluate_chunk(method, trace, first, trace.instructions.size(), all);
-  all.clear();
+  Chunk last{running.end, trace.instructions.size(), std::move(all)};
+  schedule(method, trace, last);
+  wait_for(method, trace, running);
+  wait_for(method, trace, last);
+  last.arrays.clear();
+  running.arrays.clear();
   commit(std::move(states), outputs);
   if (step) step->commit();
   return outputs;

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <span>
@@ -87,7 +88,7 @@ class Session {
     void set(uint32_t slot, mx::array array) { arrays_[slot].emplace(std::move(array)); }
     void clear(uint32_t slot) { arrays_[slot].reset(); }
     void resize(size_t count) { arrays_.assign(count, std::nullopt); }
-    std::vector<mx::array> uncomputed() const;
+    std::vector<mx::array> unscheduled() const;
 
    private:
     std::vector<std::optional<mx::array>> arrays_;
@@ -101,14 +102,25 @@ class Session {
   // many bytes that will allocate.
   enum class Purpose { Compute, Check };
   double build(const Method& method, const Trace& trace, size_t instruction, Purpose purpose);
-  // All instructions but the last chunk, whose first is returned: that is computed with the
-  // results, without what they don't need.
-  size_t compute(const Method& method, const Trace& trace, const Call& call);
-  // Computes arrays of the instructions from `first` up to, not including, `end`.
-  void evaluate_chunk(const Method& method, const Trace& trace, size_t first, size_t end,
-                      const std::vector<mx::array>& arrays) const;
+  // Arrays that the instructions from `first` up to, not including, `end` have made, and what says
+  // whether they could be computed.
+  struct Chunk {
+    size_t first = 0;
+    size_t end = 0;
+    std::vector<mx::array> arrays = {};
+    std::future<void> computed = {};  // on the CPU
+  };
+  // All instructions but the last chunk: that is computed with the results, without what they don't
+  // need. Returns the one before it, which may still be running.
+  Chunk compute(const Method& method, const Trace& trace, const Call& call);
+  // Two parts of computing a chunk.
+  void schedule(const Method& method, const Trace& trace, Chunk& chunk) const;
+  void wait_for(const Method& method, const Trace& trace, Chunk& chunk) const;
+  // Errors of `compute` name the chunk's instructions.
+  void naming(const Method& method, const Trace& trace, const Chunk& chunk,
+              const std::function<void()>& compute) const;
   void profile(const Method& method, const Trace& trace, size_t instruction, Profile& profile);
-  std::vector<mx::array> finish(const Method& method, const Trace& trace, size_t first,
+  std::vector<mx::array> finish(const Method& method, const Trace& trace, Chunk running,
                                 lm::KvStep* step);
   void commit(std::vector<mx::array> states, std::vector<mx::array>& outputs);
   std::vector<mx::array> results_of(const Instruction& instruction) const;

@@ -3,6 +3,7 @@
 #include "kernels/cpu/quantized_matmul.h"
 
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -313,6 +314,34 @@ void check_case(WeightFormat format, Precision precision, int64_t rows, std::mt1
   check_product(format, precision, rows, draw_depth(format, random), random);
 }
 
+/// Products with all weights at once, against those one by one: the same to the bit.
+void check_together(const std::vector<Weights>& weights, int64_t rows, Precision precision,
+                    std::mt19937_64& random) {
+  const int64_t depth = weights[0].matrix().rows.depth;
+  const Guarded<float> x(static_cast<size_t>(rows * depth), random);
+  fill_numbers(x, random);
+  const bool biased = draw(random, 0, 1) == 1;
+  std::vector<std::unique_ptr<Guarded<float>>> biases;
+  std::vector<std::unique_ptr<Guarded<float>>> outs;
+  std::vector<QuantizedProduct> products;
+  for (const Weights& w : weights) {
+    const int64_t columns = w.matrix().columns;
+    biases.push_back(std::make_unique<Guarded<float>>(static_cast<size_t>(columns), random));
+    outs.push_back(std::make_unique<Guarded<float>>(static_cast<size_t>(rows * columns), random));
+    fill_numbers(*biases.back(), random);
+    products.push_back({.w = w.matrix(),
+                        .bias = biased ? biases.back()->data() : nullptr,
+                        .out = outs.back()->data()});
+  }
+  quantized_matmul(x.data(), rows, products, precision);
+  for (const auto& [w, bias, out] : products) {
+    const auto size = static_cast<size_t>(rows * w.columns);
+    std::vector<float> alone(size);
+    quantized_matmul(x.data(), rows, w, bias, precision, alone.data());
+    EXPECT(std::memcmp(alone.data(), out, size * sizeof(float)) == 0);
+  }
+}
+
 void check_formats(Precision precision) {
   require_level();
   for (int f = 0; f < kWeightFormats; ++f) {
@@ -353,6 +382,25 @@ TEST("products of 512 rows") {
       use_kernels(random);
       check_case(static_cast<WeightFormat>(f), Precision::kExact, 512, random);
       check_case(static_cast<WeightFormat>(f), Precision::kFast, 512, random);
+    });
+  }
+}
+
+TEST("several products of one x are each what they are alone") {
+  require_level();
+  for (int f = 0; f < kWeightFormats; ++f) {
+    random_cases(6, [&](std::mt19937_64& random) {
+      use_kernels(random);
+      const auto format = static_cast<WeightFormat>(f);
+      const int64_t depth = draw_depth(format, random);
+      std::vector<Weights> weights;
+      for (int64_t i = draw(random, 1, 4); i > 0; --i) {
+        weights.emplace_back(format, draw_size(random, 40, 200), depth, random);
+      }
+      for (const int64_t rows : {1, 3, 40}) {
+        check_together(weights, rows, Precision::kExact, random);
+        check_together(weights, rows, Precision::kFast, random);
+      }
     });
   }
 }

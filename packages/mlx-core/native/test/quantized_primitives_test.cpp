@@ -1,6 +1,8 @@
 // Transforms of the products with quantised weights and with those of 16 bits: derivatives by x,
 // and vmap over it; and of the rows taken from tables of them.
 #include <functional>
+#include <iterator>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -51,6 +53,29 @@ mx::array call(const char* name, const std::vector<std::optional<mx::array>>& gi
   return results.at(0);
 }
 
+/// blockLinears of x with matrices, and a bias for each.
+Arrays block_linears(const mx::array& x, const Arrays& w, const char* format, const Arrays& biases,
+                     mx::Stream stream) {
+  Arrays arrays{x};
+  arrays.insert(arrays.end(), w.begin(), w.end());
+  arrays.insert(arrays.end(), biases.begin(), biases.end());
+  std::vector<double> lists(arrays.size() - 1);
+  std::iota(lists.begin(), lists.end(), 1.0);
+  const auto count = static_cast<uint32_t>(w.size());
+  const Value values[] = {{Tag::Array, 0, 0},
+                          {Tag::Arrays, count, 0},
+                          {Tag::String, 0, static_cast<double>(intern(format))},
+                          {Tag::Arrays, count, static_cast<double>(count)}};
+  const Operands operands(arrays);
+  Arrays results;
+  for (const Op& op : op_table()) {
+    if (std::string(op.name) == "blockLinears") {
+      op.call({values, std::size(values), lists.data(), lists.size()}, operands, stream, results);
+    }
+  }
+  return results;
+}
+
 bool close(const mx::array& a, const mx::array& b, mx::Stream stream) {
   return mx::allclose(a, b, 1e-4, 1e-4, false, stream).item<bool>();
 }
@@ -98,6 +123,57 @@ TEST("blocks") {
       };
       check(op, dequantized(blocks, format, stream), stream);
     }
+    return mx::array(0);
+  });
+}
+
+TEST("several matrices of blocks") {
+  Builder builder;
+  builder.build([&] {
+    const mx::Stream stream = builder.stream;
+    Arrays blocks;
+    Arrays columns;
+    Arrays biases;
+    Arrays weights;  // of the results, in a sum
+    for (const int count : {5, 3, 6}) {
+      const auto seed = static_cast<uint64_t>(count);
+      blocks.push_back(quantized(numbers({count, 256}, seed, stream), BlockFormat::Q4_0, stream));
+      columns.push_back(mx::transpose(dequantized(blocks.back(), BlockFormat::Q4_0, stream)));
+      biases.push_back(numbers({count}, seed, stream));
+      weights.push_back(numbers({3, count}, seed + 10, stream));
+    }
+    mx::eval(blocks);
+    const auto f = [&](const Arrays& in) {
+      return block_linears(in[0], blocks, "Q4_0", biases, stream);
+    };
+    const auto g = [&](const Arrays& in) {
+      Arrays results;
+      for (size_t i = 0; i < blocks.size(); ++i) {
+        results.push_back(mx::add(mx::matmul(in[0], columns[i], stream), biases[i], stream));
+      }
+      return results;
+    };
+    const auto expect_close = [&](const Arrays& actual, const Arrays& expected) {
+      EXPECT_EQUAL(actual.size(), expected.size());
+      for (size_t i = 0; i < expected.size(); ++i) EXPECT(close(actual[i], expected[i], stream));
+    };
+    const mx::array x = numbers({3, 256}, 1, stream);
+    const mx::array direction = numbers({3, 256}, 2, stream);
+    expect_close(f({x}), g({x}));
+    expect_close(mx::vjp(f, {x}, weights).second, mx::vjp(g, {x}, weights).second);
+    expect_close(mx::jvp(f, {x}, {direction}).second, mx::jvp(g, {x}, {direction}).second);
+    const mx::array stacked = mx::stack({x, direction}, 0, stream);
+    expect_close(mx::vmap(f, {0})({stacked}), g({stacked}));
+
+    // The primitive's own, which nothing above builds.
+    const Arrays again = f({x});
+    Arrays inputs = again[0].inputs();
+    expect_close(again[0].primitive().vjp(inputs, weights, {0}, again),
+                 mx::vjp(g, {x}, weights).second);
+    std::vector<int> axes(inputs.size(), -1);
+    axes[0] = 0;
+    inputs[0] = stacked;
+    expect_close(again[0].primitive().vmap(inputs, axes).first, g({stacked}));
     return mx::array(0);
   });
 }

@@ -44,6 +44,23 @@ export const blocks: Record<string, OpCase[]> = {
       tolerance: 1e-5,
     },
   ],
+  blockLinears: [
+    {
+      args: () => [ones(), [array([half, two], 'uint8'), array([two], 'uint8')], 'Q8_0'],
+      gives: [[[-8, -32]], [[-32]]],
+    },
+    {
+      args: () => [
+        ones(),
+        [array([half], 'uint8'), array([two], 'uint8')],
+        'Q8_0',
+        [array([1]), array([2])],
+        'fast',
+      ],
+      gives: [[[-7]], [[-30]]],
+      tolerance: 1e-5,
+    },
+  ],
   blockTake: [
     {
       args: () => [array([half, two], 'uint8'), ints([[1], [-2]]), 'Q8_0'],

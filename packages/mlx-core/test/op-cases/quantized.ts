@@ -70,6 +70,19 @@ export const quantized: Record<string, OpCase[]> = {
       tolerance: 1e-5,
     },
   ],
+  quantizedLinears: [
+    {
+      args: () => [
+        ones(),
+        [packed(), packed()],
+        [array([[2]]), array([[1]])],
+        [array([[1]]), array([[0]])],
+        [array([-12]), array([1])],
+        32,
+      ],
+      gives: [[[500]], [[241]]],
+    },
+  ],
   quantizedTake: [
     {
       args: () => [packed(), array([[2]]), array([[1]]), ints([[0], [-1]]), 32],

@@ -10,13 +10,10 @@ import {
   type Instruction,
   type NamedValue,
 } from '../graph.js';
+import { groupsOf, withGroupsMerged, type Member } from './linear-groups.js';
 import type { Constants, Pass } from './pass.js';
 
-// Queries, keys, values and a gate. Wider products gain nothing, and their whole result is held at once.
-const mostMembers = 4;
-
-interface Member {
-  instruction: Instruction;
+interface LinearMember extends Member {
   x: number;
   weight: number;
   bias: number | undefined;
@@ -29,31 +26,16 @@ interface Member {
  * something else reads too stay as they are, since they would be stored twice.
  */
 export const mergeLinears: Pass = (graph, constants) => {
-  const groups = groupsOf(graph);
-  const firsts = new Map(groups.map((group) => [group[0].instruction, group]));
-  const merged = new Set(groups.flatMap((group) => group.map(({ instruction }) => instruction)));
+  const groups = unsharedGroups(graph);
   const merger = new Merger(graph, constants);
-  const instructions = graph.instructions.flatMap((instruction) => {
-    const group = firsts.get(instruction);
-    if (group) return merger.merge(group);
-    return merged.has(instruction) ? [] : [instruction];
-  });
+  const instructions = withGroupsMerged(graph, groups, (group) => merger.merge(group));
   const { types, added } = merger;
   return { ...graph, instructions, types, constants: [...graph.constants, ...added] };
 };
 
-/** What can be merged: at least two of one input each. */
-function groupsOf(graph: Graph): Member[][] {
+function unsharedGroups(graph: Graph): LinearMember[][] {
   const constants = new Set(graph.constants.map(({ value }) => value));
-  const byInput = new Map<string, Member[]>();
-  for (const instruction of graph.instructions) {
-    const member = memberOf(instruction, graph, constants);
-    if (!member) continue;
-    const { dtype, shape } = graph.types.get(member.weight)!;
-    const key = JSON.stringify([member.x, dtype, shape[1]]);
-    byInput.set(key, [...(byInput.get(key) ?? []), member]);
-  }
-  const groups = [...byInput.values()].flatMap(cut).filter((group) => group.length > 1);
+  const groups = groupsOf(graph, (instruction) => memberOf(instruction, graph, constants));
   const shared = readElsewhere(graph, groups);
   return groups.filter((group) => !group.some(({ weight }) => shared.has(weight)));
 }
@@ -62,27 +44,21 @@ function memberOf(
   instruction: Instruction,
   { types }: Graph,
   constants: ReadonlySet<number>,
-): Member | undefined {
+): LinearMember | undefined {
   if (instruction.op !== 'linear') return undefined;
   const [x, weight, bias] = [0, 1, 2].map((i) => operand(instruction.args[i]));
   if (x === undefined || weight === undefined) return undefined;
   const parts = bias === undefined ? [weight] : [weight, bias];
   const { dtype, shape } = types.get(x)!;
   const alike = parts.every((part) => constants.has(part) && types.get(part)!.dtype === dtype);
-  const width = types.get(weight)!.shape[0];
+  const [width, depth] = types.get(weight)!.shape;
   if (!alike || shape.length === 0 || typeof width !== 'number') return undefined;
-  return { instruction, x, weight, bias, width };
-}
-
-function cut(members: readonly Member[]): Member[][] {
-  const count = Math.ceil(members.length / mostMembers);
-  return Array.from({ length: count }, (_, i) =>
-    members.slice(i * mostMembers, (i + 1) * mostMembers),
-  );
+  const key = JSON.stringify([x, types.get(weight)!.dtype, depth]);
+  return { instruction, key, x, weight, bias, width };
 }
 
 /** Weights that not only groups of the very same weights read, as those of a layer that is run again are. */
-function readElsewhere(graph: Graph, groups: readonly (readonly Member[])[]): Set<number> {
+function readElsewhere(graph: Graph, groups: readonly (readonly LinearMember[])[]): Set<number> {
   const companies = new Map<number, string>();
   const shared = new Set<number>();
   const weightOf = new Map<Instruction, number>();
@@ -118,7 +94,7 @@ class Merger {
     this.#next = nextValue(graph);
   }
 
-  merge(group: readonly Member[]): Instruction[] {
+  merge(group: readonly LinearMember[]): Instruction[] {
     const [{ instruction, x }] = group;
     const { dtype, shape } = this.types.get(x)!;
     const weight = this.#joined(

@@ -1,4 +1,6 @@
 /** All passes, in order. */
+import { fuseAddRmsNorm } from './add-rms-norm.js';
+import { fuseCachedAttention } from './cached-attention.js';
 import { foldCasts } from './casts.js';
 import { shareCommonSubexpressions } from './common-subexpressions.js';
 import { foldConstants, foldSmallConstants } from './constant-folding.js';
@@ -7,6 +9,7 @@ import { fusions } from './fusions.js';
 import { hoistViews } from './hoist-views.js';
 import { mergeConstants } from './merge-constants.js';
 import { mergeLinears } from './merge-linears.js';
+import { mergePackedLinears } from './merge-packed-linears.js';
 import type { Pass } from './pass.js';
 import { fuseRope } from './rope.js';
 import { foldViews } from './views.js';
@@ -21,11 +24,14 @@ const passesWith = (fold: Pass, ...afterViews: readonly Pass[]): readonly Pass[]
   mergeConstants,
   shareCommonSubexpressions,
   ...fusions,
+  fuseAddRmsNorm,
   fold,
   mergeConstants,
   // Frequencies are mostly computed, and constants only now.
   fuseRope,
+  ...fuseCachedAttention,
   foldViews,
+  mergePackedLinears,
   // Views of views leave the first ones behind.
   removeDeadCode,
   ...afterViews,

@@ -1,9 +1,8 @@
 // Attention as an MLX primitive.
-#include <algorithm>
 #include <stdexcept>
 
 #include "kernels/cpu/attention.h"
-#include "kernels/cpu/composed_attention.h"
+#include "kernels/cpu/attention_operands.h"
 #include "kernels/cpu/fused_primitive.h"
 #include "kernels/cpu/primitives.h"
 #include "mlx/ops.h"
@@ -13,10 +12,6 @@ namespace mlx_runners::cpu {
 namespace mx = mlx::core;
 
 namespace {
-
-void copy_strides(const mx::array& x, int64_t* strides) {
-  std::copy_n(x.strides().begin(), 3, strides);
-}
 
 class Attend : public FusedPrimitive {
  public:
@@ -39,25 +34,8 @@ class Attend : public FusedPrimitive {
     const mx::array k = contiguous_rows(inputs[1], stream());
     const mx::array v = contiguous_rows(inputs[2], stream());
     allocate_heads_like(q, out);
-    Attention op{};
-    op.q = q.data<float>();
-    op.k = k.data<float>();
-    op.v = v.data<float>();
-    op.out = out.data<float>();
-    op.causal = options_.causal();
-    op.window = options_.window;
-    op.softcap = options_.softcap;
-    op.scale = options_.scale;
-    op.heads = q.shape(1);
-    op.kv_heads = k.shape(1);
-    op.queries = q.shape(2);
-    op.keys = k.shape(2);
-    op.dim = q.shape(3);
-    op.value_dim = v.shape(3);
-    copy_strides(q, op.q_strides);
-    copy_strides(k, op.k_strides);
-    copy_strides(v, op.v_strides);
-    copy_strides(out, op.out_strides);
+    Attention op =
+        attention_operands(options_, HeadRows(q), HeadRows(k), HeadRows(v), HeadRows(out));
     if (has_mask_) {
       set_mask(op, inputs[3]);
     }

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "kernels/cpu/attention.h"
-#include "kernels/cpu/composed_attention.h"
+#include "kernels/cpu/attention_operands.h"
 #include "kernels/cpu/fused_primitive.h"
 #include "kernels/cpu/primitives.h"
 #include "mlx/ops.h"
@@ -50,25 +50,11 @@ class KvCacheAttend : public FusedPrimitive {
     const mx::array k = contiguous_rows(inputs[1], stream());
     const mx::array v = contiguous_rows(inputs[2], stream());
     allocate_heads_like(q, out);
-    Attention op{};
-    op.q = q.data<float>();
-    op.k = k.data<float>() + live_.first * k.strides(2);
-    op.v = v.data<float>() + live_.first * v.strides(2);
-    op.out = out.data<float>();
-    op.causal = true;
-    op.window = options_.window;
-    op.softcap = options_.softcap;
-    op.scale = options_.scale;
-    op.heads = q.shape(1);
-    op.kv_heads = k.shape(1);
-    op.queries = q.shape(2);
+    Attention op =
+        attention_operands(options_, HeadRows(q), HeadRows(k), HeadRows(v), HeadRows(out));
+    op.k += live_.first * op.k_strides[2];
+    op.v += live_.first * op.v_strides[2];
     op.keys = live_.count;
-    op.dim = q.shape(3);
-    op.value_dim = v.shape(3);
-    std::copy_n(q.strides().begin(), 3, op.q_strides);
-    std::copy_n(k.strides().begin(), 3, op.k_strides);
-    std::copy_n(v.strides().begin(), 3, op.v_strides);
-    std::copy_n(out.strides().begin(), 3, op.out_strides);
     const int slots = k.shape(2);
     dispatch(stream(), [op, batches = q.shape(0), wrap = slots - live_.first, slots] {
       if (wrap >= op.keys) {

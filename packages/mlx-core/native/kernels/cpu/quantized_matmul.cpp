@@ -29,10 +29,20 @@ const FormatKernels& kernels_of(const WeightMatrix& w) {
   return kernels().formats[static_cast<int>(w.format)];
 }
 
-int64_t columns_per_piece(const WeightMatrix& w) {
-  const int64_t share = w.columns * w.rows.row_bytes / (threads() * kPiecesPerThread);
-  const int64_t bytes = std::clamp(share, kLeastPieceBytes, kMostPieceBytes);
-  return std::max<int64_t>(4, bytes / w.rows.row_bytes / 4 * 4);
+using Products = std::span<const QuantizedProduct>;
+
+/// Columns that the kernels take at a time: pieces begin where such tiles do.
+constexpr int64_t kTile = 4;
+
+int64_t tiles_of(const QuantizedProduct& product) { return ceil_div(product.w.columns, kTile); }
+
+int64_t tiles_per_piece(int64_t tiles, int64_t row_bytes) {
+  const int64_t bytes = tiles * kTile * row_bytes;
+  const int64_t share = bytes / (threads() * kPiecesPerThread);
+  int64_t pieces = ceil_div(bytes, std::clamp(share, kLeastPieceBytes, kMostPieceBytes));
+  // As many for each thread: all end together.
+  if (pieces > threads()) pieces = round_up(pieces, threads());
+  return ceil_div(tiles, std::max<int64_t>(pieces, 1));
 }
 
 /// Has the addresses of rows [begin, end) translated: side by side and ahead, where one by one and
@@ -62,32 +72,51 @@ using Dot = decltype(FormatKernels::dot_exact);
 
 /// Rows of x one after the other, as `dot` wants them, `step` floats apart: a piece of the weights
 /// stays in the second-level cache.
-void multiply_in_place(const float* x, int64_t step, int64_t rows, const WeightMatrix& w, Dot dot,
-                       const float* bias, float* out) {
-  parallel_for(w.columns, columns_per_piece(w), [&](int64_t begin, int64_t end) {
-    fetch_pages(w.rows, begin, end);
-    for (int64_t row = 0; row < rows; ++row) {
-      dot(w.rows, x + row * step, begin, end, out + row * w.columns);
+void multiply_piece(const float* x, int64_t step, int64_t rows, const QuantizedProduct& product,
+                    int64_t begin, int64_t end, Dot dot) {
+  const auto& [w, bias, out] = product;
+  fetch_pages(w.rows, begin, end);
+  for (int64_t row = 0; row < rows; ++row) {
+    dot(w.rows, x + row * step, begin, end, out + row * w.columns);
+  }
+  add_bias(from(bias, begin), rows, end - begin, out + begin, w.columns);
+}
+
+/// Pieces of all columns, one matrix after the other.
+void multiply_in_place(const float* x, int64_t step, int64_t rows, Products products, Dot dot) {
+  int64_t tiles = 0;
+  for (const QuantizedProduct& product : products) {
+    tiles += tiles_of(product);
+  }
+  const int64_t grain = tiles_per_piece(tiles, products[0].w.rows.row_bytes);
+  parallel_for(tiles, grain, [&](int64_t begin, int64_t end) {
+    for (const QuantizedProduct& product : products) {
+      const int64_t first = std::max<int64_t>(begin, 0) * kTile;
+      const int64_t last = std::min(end * kTile, product.w.columns);
+      if (first < last) multiply_piece(x, step, rows, product, first, last, dot);
+      begin -= tiles_of(product);
+      end -= tiles_of(product);
     }
-    add_bias(from(bias, begin), rows, end - begin, out + begin, w.columns);
   });
 }
 
-void multiply_few_exact(const float* x, int64_t rows, const WeightMatrix& w, const float* bias,
-                        float* out) {
-  const FormatKernels& format = kernels_of(w);
-  const int64_t depth = w.rows.depth;
+void multiply_few_exact(const float* x, int64_t rows, Products products) {
+  const FormatKernels& format = kernels_of(products[0].w);
+  const int64_t depth = products[0].w.rows.depth;
   if (rows > format.max_exact_rows) {
-    const auto unpack = [&](int64_t row, int64_t present, float* to, int64_t step) {
-      for (int64_t i = 0; i < present; ++i) {
-        format.dequantize(w.rows, row + i, 0, depth, to + i * step);
-      }
-    };
-    matmul_unpacked(x, depth, rows, depth, w.columns, unpack, bias, out);
+    for (const auto& [w, bias, out] : products) {
+      const auto unpack = [&rows_of = w.rows, &format, depth](int64_t row, int64_t present,
+                                                              float* to, int64_t step) {
+        for (int64_t i = 0; i < present; ++i) {
+          format.dequantize(rows_of, row + i, 0, depth, to + i * step);
+        }
+      };
+      matmul_unpacked(x, depth, rows, depth, w.columns, unpack, bias, out);
+    }
     return;
   }
   if (format.order_exact == nullptr) {
-    multiply_in_place(x, depth, rows, w, format.dot_exact, bias, out);
+    multiply_in_place(x, depth, rows, products, format.dot_exact);
     return;
   }
   const int64_t step = format.exact_floats(depth);
@@ -95,7 +124,7 @@ void multiply_few_exact(const float* x, int64_t rows, const WeightMatrix& w, con
   for (int64_t row = 0; row < rows; ++row) {
     format.order_exact(x + row * depth, depth, ordered.data() + row * step);
   }
-  multiply_in_place(ordered.data(), step, rows, w, format.dot_exact, bias, out);
+  multiply_in_place(ordered.data(), step, rows, products, format.dot_exact);
 }
 
 /// Columns [column, column + present) of panel p, dequantised, as `pack_columns` leaves them.
@@ -114,17 +143,13 @@ void pack_exact(const WeightMatrix& w, int64_t column, int64_t present, float* p
   }
 }
 
-void multiply_exact(const float* x, int64_t rows, const WeightMatrix& w, const float* bias,
-                    float* out) {
-  if (rows <= kernels().max_dot_rows) {
-    multiply_few_exact(x, rows, w, bias, out);
-    return;
-  }
+void multiply_many_exact(const float* x, int64_t rows, const QuantizedProduct& product) {
+  const auto& [w, bias, out] = product;
   const int64_t depth = w.rows.depth;
   const int64_t panel_columns = kernels().tile_columns;
   const LeftRows left = plain_matrix(x, rows, depth);
-  const auto pack = [&](int64_t column, int64_t present, int64_t begin, int64_t end,
-                        float* packed) {
+  const auto pack = [&w, depth, panel_columns](int64_t column, int64_t present, int64_t begin,
+                                               int64_t end, float* packed) {
     for (int64_t p = begin; p < end; ++p) {
       const int64_t first = p * panel_columns;
       pack_exact(w, column + first, std::min(panel_columns, present - first),
@@ -132,6 +157,16 @@ void multiply_exact(const float* x, int64_t rows, const WeightMatrix& w, const f
     }
   };
   matmul_packed(left, rows, w.columns, pack, bias, out);
+}
+
+void multiply_exact(const float* x, int64_t rows, Products products) {
+  if (rows <= kernels().max_dot_rows) {
+    multiply_few_exact(x, rows, products);
+    return;
+  }
+  for (const QuantizedProduct& product : products) {
+    multiply_many_exact(x, rows, product);
+  }
 }
 
 // ---- fast ----
@@ -210,8 +245,8 @@ void pack_bytes(const WeightMatrix& w, int64_t column, int64_t present, const Pa
   }
 }
 
-void multiply_many_fast(const RoundedRows& x, int64_t rows, const WeightMatrix& w,
-                        const float* bias, float* out) {
+void multiply_many_fast(const RoundedRows& x, int64_t rows, const QuantizedProduct& product) {
+  const WeightMatrix& w = product.w;
   const KernelTable& table = kernels();
   const FormatKernels& format = kernels_of(w);
   const int64_t depth = w.rows.depth;
@@ -242,43 +277,51 @@ void multiply_many_fast(const RoundedRows& x, int64_t rows, const WeightMatrix& 
           .codes = reinterpret_cast<const uint8_t*>(packed.codes) + piece.column * depth,
           .scales = packed.scales + groups,
           .offsets = packed.offsets + groups,
-          .out = out + piece.row * w.columns + column + piece.column,
+          .out = product.out + piece.row * w.columns + column + piece.column,
           .out_step = w.columns,
           .columns = piece.columns,
           .depth = depth};
       format.multiply_bytes(x.from(piece.row), 0, piece.rows, part);
-      add_bias(from(bias, column + piece.column), piece.rows, piece.columns, part.out,
+      add_bias(from(product.bias, column + piece.column), piece.rows, piece.columns, part.out,
                part.out_step);
     };
     for_each_piece(rows, table.byte_tile_rows, present, panel_columns, multiply);
   }
 }
 
-void multiply_fast(const float* x, int64_t rows, const WeightMatrix& w, const float* bias,
-                   float* out) {
-  const FormatKernels& format = kernels_of(w);
-  const RoundedRows rounded(x, rows, w.rows.depth, format.group);
+void multiply_fast(const float* x, int64_t rows, Products products) {
+  const FormatKernels& format = kernels_of(products[0].w);
+  const int64_t depth = products[0].w.rows.depth;
+  const RoundedRows rounded(x, rows, depth, format.group);
   if (rows > format.max_fast_rows) {
-    multiply_many_fast(rounded, rows, w, bias, out);
+    for (const QuantizedProduct& product : products) {
+      multiply_many_fast(rounded, rows, product);
+    }
     return;
   }
-  const int64_t step = format.fast_floats(w.rows.depth);
+  const int64_t step = format.fast_floats(depth);
   const Scratch ordered(static_cast<size_t>(rows * step));
   for (int64_t row = 0; row < rows; ++row) {
-    format.order_fast(rounded.from(row), w.rows.depth, ordered.data() + row * step);
+    format.order_fast(rounded.from(row), depth, ordered.data() + row * step);
   }
-  multiply_in_place(ordered.data(), step, rows, w, format.dot_fast, bias, out);
+  multiply_in_place(ordered.data(), step, rows, products, format.dot_fast);
 }
 
 }  // namespace
 
+void quantized_matmul(const float* x, int64_t rows, std::span<const QuantizedProduct> products,
+                      Precision precision) {
+  if (precision == Precision::kFast && kernels_of(products[0].w).dot_fast != nullptr) {
+    multiply_fast(x, rows, products);
+  } else {
+    multiply_exact(x, rows, products);
+  }
+}
+
 void quantized_matmul(const float* x, int64_t rows, const WeightMatrix& w, const float* bias,
                       Precision precision, float* out) {
-  if (precision == Precision::kFast && kernels_of(w).dot_fast != nullptr) {
-    multiply_fast(x, rows, w, bias, out);
-  } else {
-    multiply_exact(x, rows, w, bias, out);
-  }
+  const QuantizedProduct product{.w = w, .bias = bias, .out = out};
+  quantized_matmul(x, rows, {&product, 1}, precision);
 }
 
 void quantized_take(const WeightMatrix& w, const int64_t* ids, int64_t count, float* out) {

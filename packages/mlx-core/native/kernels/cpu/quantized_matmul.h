@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "kernels/cpu/weight_format.h"
 
@@ -19,10 +20,21 @@ struct WeightMatrix {
   int64_t columns;
 };
 
-/// out[rows, columns] = x[rows, depth] x w^T + bias on the thread pool, all row-contiguous, sizes
-/// at least 1, bias [columns] or null. Weights are read in place, once for few rows; many rows go
-/// through packed panels. kFast is the exact product of the rounded x up to float32 rounding, for
-/// formats with codes; others know kExact only.
+/// out [rows, w.columns] = x [rows, depth] x w^T + bias, all row-contiguous; bias [w.columns] or
+/// null.
+struct QuantizedProduct {
+  WeightMatrix w;
+  const float* bias;
+  float* out;
+};
+
+/// Products of one x with weights of one format and depth, on the thread pool, sizes at least 1,
+/// each the same as alone. Weights are read in place, once for few rows; many rows go through
+/// packed panels. kFast is the exact product of the rounded x up to float32 rounding, for formats
+/// with codes; others know kExact only.
+void quantized_matmul(const float* x, int64_t rows, std::span<const QuantizedProduct> products,
+                      Precision precision);
+/// A single one.
 void quantized_matmul(const float* x, int64_t rows, const WeightMatrix& w, const float* bias,
                       Precision precision, float* out);
 

@@ -49,33 +49,62 @@ class QuantizedPrimitive : public FusedPrimitive {
   int group_shift_;
 };
 
-class QuantizedLinear : public QuantizedPrimitive {
+/// Inputs: x, then of each of `count` matrices the arrays and, if they have one, the bias.
+class QuantizedLinears : public QuantizedPrimitive {
  public:
-  QuantizedLinear(mx::Stream stream, Composed composed, const WeightArrays& w, Precision precision)
-      : QuantizedPrimitive(stream, std::move(composed), w), precision_(precision) {}
-  DEFINE_NAME(QuantizedLinear)
+  QuantizedLinears(mx::Stream stream, Composed composed, const WeightArrays& w, size_t count,
+                   Precision precision)
+      : QuantizedPrimitive(stream, std::move(composed), w), count_(count), precision_(precision) {}
+  DEFINE_NAME(QuantizedLinears)
 
   std::vector<mx::Shape> output_shapes(const std::vector<mx::array>& inputs) override {
-    mx::Shape shape = inputs[0].shape();
-    shape.back() = inputs[1].shape(-2);
-    return {shape};
+    std::vector<mx::Shape> shapes(count_, inputs[0].shape());
+    for (size_t i = 0; i < count_; ++i) {
+      shapes[i].back() = inputs[first_of(i, inputs)].shape(-2);
+    }
+    return shapes;
   }
 
-  void eval_cpu(const std::vector<mx::array>& inputs, mx::array& out) override {
+  using FusedPrimitive::eval_cpu;
+  void eval_cpu(const std::vector<mx::array>& inputs, std::vector<mx::array>& outputs) override {
     const mx::array x = row_contiguous(inputs[0], stream());
-    const size_t bias_at = 1 + weight_arrays();
-    const float* bias = inputs.size() > bias_at ? inputs[bias_at].data<float>() : nullptr;
-    allocate(out);
-    const WeightMatrix w = matrix(inputs, 1);
-    dispatch(stream(),
-             [from = x.data<float>(), rows = static_cast<int64_t>(x.size()) / w.rows.depth, w, bias,
-              precision = precision_,
-              to = out.data<float>()] { quantized_matmul(from, rows, w, bias, precision, to); });
+    const bool biased = inputs.size() > 1 + count_ * weight_arrays();
+    std::vector<QuantizedProduct> products;
+    for (size_t i = 0; i < count_; ++i) {
+      const size_t first = first_of(i, inputs);
+      allocate(outputs[i]);
+      products.push_back({.w = matrix(inputs, first),
+                          .bias = biased ? inputs[first + weight_arrays()].data<float>() : nullptr,
+                          .out = outputs[i].data<float>()});
+    }
+    dispatch(stream(), [from = x.data<float>(), rows = static_cast<int64_t>(x.size()) / depth(),
+                        products = std::move(products), precision = precision_] {
+      quantized_matmul(from, rows, products, precision);
+    });
   }
 
  private:
+  size_t first_of(size_t matrix, const std::vector<mx::array>& inputs) const {
+    return 1 + matrix * ((inputs.size() - 1) / count_);
+  }
+
+  size_t count_;
   Precision precision_;
 };
+
+/// What `one` does, for as many matrices, whose inputs follow one another.
+Composed for_each_matrix(Composed one, size_t count) {
+  return [one = std::move(one), count](const std::vector<mx::array>& in) {
+    const auto size = static_cast<std::ptrdiff_t>((in.size() - 1) / count);
+    std::vector<mx::array> results;
+    for (auto first = in.begin() + 1; first != in.end(); first += size) {
+      std::vector<mx::array> inputs{in[0]};
+      inputs.insert(inputs.end(), first, first + size);
+      results.push_back(one(inputs)[0]);
+    }
+    return results;
+  };
+}
 
 /// Matrix `index` of those that `first` begins.
 WeightMatrix matrix_of(const WeightMatrix& first, int64_t index) {
@@ -234,20 +263,51 @@ bool needs_composed(const std::vector<mx::array>& arrays) {
 
 }  // namespace
 
+std::vector<mx::array> quantized_linears(const mx::array& x,
+                                         const std::vector<WeightArrays>& weights,
+                                         const std::vector<mx::array>& biases, Precision precision,
+                                         Composed composed, const mx::Stream& stream) {
+  const auto bias_of = [&](size_t i) {
+    return biases.empty() ? std::nullopt : std::optional(biases[i]);
+  };
+  const auto is_empty = [](const WeightArrays& w) { return w.arrays[0].size() == 0; };
+  if (weights.size() > 1 && std::any_of(weights.begin(), weights.end(), is_empty)) {
+    std::vector<mx::array> results;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      results.push_back(quantized_linear(x, weights[i], bias_of(i), precision, composed, stream));
+    }
+    return results;
+  }
+  std::vector<mx::array> inputs{x};
+  std::vector<mx::Shape> shapes;
+  bool fits = can_fuse(stream, {x});
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const WeightArrays& w = weights[i];
+    const auto bias = bias_of(i);
+    fits = fits && !is_empty(w) && (!bias || can_fuse(stream, {*bias}));
+    const std::vector<mx::array> arrays = contiguous_arrays(w, {bias}, stream);
+    inputs.insert(inputs.end(), arrays.begin(), arrays.end());
+    shapes.push_back(x.shape());
+    shapes.back().back() = w.arrays[0].shape(-2);
+  }
+  if (weights.size() > 1) {
+    composed = for_each_matrix(std::move(composed), weights.size());
+  }
+  if (!fits || needs_composed(inputs)) {
+    return composed(inputs);
+  }
+  auto primitive = std::make_shared<QuantizedLinears>(stream, std::move(composed), weights[0],
+                                                      weights.size(), precision);
+  return mx::array::make_arrays(std::move(shapes),
+                                std::vector<mx::Dtype>(weights.size(), mx::float32),
+                                std::move(primitive), inputs);
+}
+
 mx::array quantized_linear(const mx::array& x, const WeightArrays& w,
                            const std::optional<mx::array>& bias, Precision precision,
                            Composed composed, const mx::Stream& stream) {
-  std::vector<mx::array> inputs = contiguous_arrays(w, {bias}, stream);
-  inputs.insert(inputs.begin(), x);
-  if (!can_fuse(stream, {x}) || (bias && !can_fuse(stream, {*bias})) || needs_composed(inputs) ||
-      w.arrays[0].size() == 0) {
-    return composed(inputs)[0];
-  }
-  mx::Shape shape = x.shape();
-  shape.back() = w.arrays[0].shape(-2);
-  return mx::array(std::move(shape), mx::float32,
-                   std::make_shared<QuantizedLinear>(stream, std::move(composed), w, precision),
-                   std::move(inputs));
+  const auto biases = bias ? std::vector<mx::array>{*bias} : std::vector<mx::array>{};
+  return quantized_linears(x, {w}, biases, precision, std::move(composed), stream)[0];
 }
 
 mx::array quantized_gather_linear(const mx::array& x, const WeightArrays& w,

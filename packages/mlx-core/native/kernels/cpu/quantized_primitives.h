@@ -17,8 +17,15 @@ struct WeightArrays {
   int group_shift = 0;
 };
 
-/// x [..., K] times w [N, K]^T, + bias [N] where inputs of the composed form go on: x, the arrays
-/// of w, bias.
+/// x [..., K] times each of `weights`, [N, K] of one format, depth and group, transposed, + its
+/// bias [N]; as many biases as weights, or none. `composed` does this for one: its inputs are x,
+/// the arrays of w, bias if any.
+std::vector<mlx::core::array> quantized_linears(const mlx::core::array& x,
+                                                const std::vector<WeightArrays>& weights,
+                                                const std::vector<mlx::core::array>& biases,
+                                                Precision precision, Composed composed,
+                                                const mlx::core::Stream& stream);
+/// The same for a single one.
 mlx::core::array quantized_linear(const mlx::core::array& x, const WeightArrays& w,
                                   const std::optional<mlx::core::array>& bias, Precision precision,
                                   Composed composed, const mlx::core::Stream& stream);

@@ -38,9 +38,15 @@
 //   scale8_unsigned, scale8_signed(eight bytes in 64 bits, factor, out)   integers times a factor
 // Int: kWidth 32-bit integers, or 4 kWidth bytes. zero_int, load_int, set1_int (of four bytes),
 //   splat (of a byte), & ^ of bits, - of integers, to_float
+//   times_256; store_rounded(p, F32)   of 32-bit integers
 //   dot4<narrow>(sum, codes, x)         adds the dot product of the four bytes of each lane;
 //                                       narrow: the codes are below 64
-//   load_quads<stride>(p)               16 bytes each from p, p + stride, ...
+//   load_quads<stride>(p)               the last 16 bytes of each stride from p on
+//   halves_of_four<stride>(p, a, b)     F32 of as many halves, from p[0], p[1], p[2] and p[3] on,
+//   as
+//                                       there are quads, `stride` apart, and of those after them
+//   spread_part<r>(a)                   F32 of the r-th quarter of those, each over a quad
+//   store_part_sums(p, a)               the sums of the four quarters
 //   load_pair<stride>(p)                as many of the 32 bytes each from p and p + stride as fit
 //   join(a, b); part<v>(a)              two Bytes where they fit; vector v of Bytes elsewhere
 //   select_bits<mask>(a, b)             bits of a where the mask of a byte has them, else of b
@@ -52,6 +58,7 @@
 //                                       for where it stands; times 1 for the uppermost of 8 bits
 //   spread_quads<i, j, k, l>(p)         F32 with p[i] in the lanes of the first quad, and so on
 //
+// kMultipliesBytes: dot4 is one instruction.
 // kMr, kNv: rows and vectors of the register tile of the matrix kernels.
 #pragma once
 

@@ -61,6 +61,7 @@ endforeach()
 
 add_library(
   mlx_runners_cpu_primitives OBJECT
+  ${CMAKE_CURRENT_LIST_DIR}/attention_operands.cpp
   ${CMAKE_CURRENT_LIST_DIR}/attention_primitive.cpp
   ${CMAKE_CURRENT_LIST_DIR}/composed_attention.cpp
   ${CMAKE_CURRENT_LIST_DIR}/fused_primitive.cpp

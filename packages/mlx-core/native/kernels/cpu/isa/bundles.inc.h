@@ -11,7 +11,11 @@
 //   weight(v, byte)               which of the bundle's weights byte `byte` of vector v is, for the
 //                                 first of 16 bytes, whose weights follow each other but for pairs
 //   codes<v>(row, b)              vector v of the bundle whose first block is b
-//   scales(row, b, scale, offset) of the bundle's groups; offset only where kOffset is 0
+//   kTogether                     scales and offsets of four rows' bundles come together, each
+//   row's
+//                                 filling a quarter of a vector
+//   scales_of_four(blocks, scale, offset)   if so
+//   scales(row, b, scale, offset) else: of the bundle's groups; offset only where kOffset is 0
 #pragma once
 
 #include "kernels/cpu/isa/weight_formats.inc.h"
@@ -41,6 +45,7 @@ struct Bundle;
 template <class Format, bool kMinimum, int kOffsetOfCodes>
 struct HalfBlocks {
   static constexpr bool kPairs = false;
+  static constexpr bool kTogether = kMinimum;
   static constexpr int kBlocks = kQuads;
   static constexpr int kVectors = 2;
   static constexpr int kShared = 2;
@@ -49,15 +54,14 @@ struct HalfBlocks {
   static constexpr int weight(int v, int byte) { return byte / 16 * 32 + v * 16 + byte % 16; }
   template <int v>
   MLX_RUNNERS_INLINE Int nibbles(const uint8_t* block) {
-    const Int packed = load_quads<Format::kBytes>(block + Format::kBytes - 16);
+    const Int packed = load_quads<Format::kBytes>(block);
     return v == 0 ? packed : shift_words<-4>(packed);
   }
-  MLX_RUNNERS_INLINE void scales(const BlockRow<Format>& row, int64_t b, float* scale,
-                                 float* offset) {
+  MLX_RUNNERS_INLINE void scales_of_four(const uint8_t* const* blocks, F32& scale, F32& offset) {
+    halves_of_four<Format::kBytes>(blocks, scale, offset);
+  }
+  MLX_RUNNERS_INLINE void scales(const BlockRow<Format>& row, int64_t b, float* scale, float*) {
     half_floats(gather_words<kBlocks, Format::kBytes>(row.block(b)), scale);
-    if constexpr (kMinimum) {
-      half_floats(gather_words<kBlocks, Format::kBytes>(row.block(b) + 2), offset);
-    }
   }
 };
 
@@ -86,6 +90,7 @@ struct Bundle<BlockRow<FiveBits<kMinimum>>> : HalfBlocks<FiveBits<kMinimum>, kMi
 
 struct WholeBytes {
   static constexpr bool kPairs = false;
+  static constexpr bool kTogether = false;
   static constexpr int kBlocks = kBytesWide > 32 ? kBytesWide / 32 : 1;
   static constexpr int kVectors = kBlocks * 32 / kBytesWide;
   static constexpr int kShared = kVectors;
@@ -113,6 +118,7 @@ template <bool kFifthBit>
 struct Bundle<BlockRow<KGroups<kFifthBit>>> {
   using Row = BlockRow<KGroups<kFifthBit>>;
   static constexpr bool kPairs = false;
+  static constexpr bool kTogether = false;
   static constexpr int kBlocks = 1;
   static constexpr int kVectors = 256 / kBytesWide;
   static constexpr int kShared = 1;
@@ -146,6 +152,7 @@ template <>
 struct Bundle<BlockRow<SixBits>> {
   using Row = BlockRow<SixBits>;
   static constexpr bool kPairs = false;
+  static constexpr bool kTogether = false;
   static constexpr int kBlocks = 1;
   static constexpr int kVectors = 256 / kBytesWide;
   static constexpr int kShared = 1;
@@ -178,6 +185,7 @@ template <int kBits_, class Scale>
 struct Bundle<AffineRow<kBits_, Scale>> {
   using Row = AffineRow<kBits_, Scale>;
   static constexpr bool kPairs = kBits_ == 4;
+  static constexpr bool kTogether = false;
   static constexpr int kBlocks = kBits_ == 4 ? kQuads : WholeBytes::kBlocks;
   static constexpr int kVectors = kBits_ == 4 ? 2 : WholeBytes::kVectors;
   static constexpr int kShared = kVectors;

@@ -9,6 +9,11 @@ constexpr int kWidth = 8;
 constexpr int kMr = 6;
 constexpr int kNv = 2;
 constexpr int kRegisters = 16;
+#if defined(__AVXVNNI__)
+constexpr bool kMultipliesBytes = true;
+#else
+constexpr bool kMultipliesBytes = false;
+#endif
 
 struct F32 {
   __m256 v;
@@ -97,6 +102,10 @@ MLX_RUNNERS_INLINE Int set1_int(const int8_t* four) {
   memcpy(&bits, four, sizeof(bits));
   return {_mm256_set1_epi32(bits)};
 }
+MLX_RUNNERS_INLINE Int times_256(Int a) { return {_mm256_slli_epi32(a.v, 8)}; }
+MLX_RUNNERS_INLINE void store_rounded(int32_t* p, F32 a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_cvtps_epi32(a.v));
+}
 MLX_RUNNERS_INLINE F32 to_float(Int a) { return {_mm256_cvtepi32_ps(a.v)}; }
 template <bool kNarrow>
 MLX_RUNNERS_INLINE Int dot4(Int sum, Int codes, Int x) {
@@ -154,9 +163,30 @@ MLX_RUNNERS_INLINE Int shift_word_halves(Int a) {
 template <int kStride>
 MLX_RUNNERS_INLINE Int load_quads(const uint8_t* p) {
   const auto quad = [&](int i) {
-    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + i * kStride));
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + (i + 1) * kStride - 16));
   };
   return {_mm256_set_m128i(quad(1), quad(0))};
+}
+template <int kStride>
+MLX_RUNNERS_INLINE void halves_of_four(const uint8_t* const* p, F32& a, F32& b) {
+  const auto pair = [&](int i) {
+    int32_t halves;
+    memcpy(&halves, p[i / 2] + i % 2 * kStride, sizeof(halves));
+    return halves;
+  };
+  const __m128i low = _mm_setr_epi32(pair(0), pair(1), pair(2), pair(3));
+  const __m128i high = _mm_setr_epi32(pair(4), pair(5), pair(6), pair(7));
+  const __m128i mask = _mm_set1_epi32(0xffff);
+  a = {_mm256_cvtph_ps(_mm_packus_epi32(_mm_and_si128(low, mask), _mm_and_si128(high, mask)))};
+  b = {_mm256_cvtph_ps(_mm_packus_epi32(_mm_srli_epi32(low, 16), _mm_srli_epi32(high, 16)))};
+}
+template <int r>
+MLX_RUNNERS_INLINE F32 spread_part(F32 a) {
+  constexpr int i = 2 * r;
+  return {_mm256_permutevar8x32_ps(a.v, _mm256_setr_epi32(i, i, i, i, i + 1, i + 1, i + 1, i + 1))};
+}
+MLX_RUNNERS_INLINE void store_part_sums(float* p, F32 a) {
+  _mm_storeu_ps(p, _mm_hadd_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1)));
 }
 template <int>
 MLX_RUNNERS_INLINE Int load_pair(const uint8_t* p) {

@@ -9,6 +9,11 @@ constexpr int kWidth = 16;
 constexpr int kMr = 14;
 constexpr int kNv = 2;
 constexpr int kRegisters = 32;
+#if defined(__AVX512VNNI__)
+constexpr bool kMultipliesBytes = true;
+#else
+constexpr bool kMultipliesBytes = false;
+#endif
 
 struct F32 {
   __m512 v;
@@ -85,6 +90,10 @@ MLX_RUNNERS_INLINE Int set1_int(const int8_t* four) {
   int32_t bits;
   memcpy(&bits, four, sizeof(bits));
   return {_mm512_set1_epi32(bits)};
+}
+MLX_RUNNERS_INLINE Int times_256(Int a) { return {_mm512_slli_epi32(a.v, 8)}; }
+MLX_RUNNERS_INLINE void store_rounded(int32_t* p, F32 a) {
+  _mm512_storeu_si512(p, _mm512_cvtps_epi32(a.v));
 }
 MLX_RUNNERS_INLINE F32 to_float(Int a) { return {_mm512_cvtepi32_ps(a.v)}; }
 template <bool kNarrow>
@@ -188,20 +197,72 @@ MLX_RUNNERS_INLINE Int shift_word_halves(Int a) {
   return {kUp ? _mm512_sllv_epi16(a.v, counts) : _mm512_srlv_epi16(a.v, counts)};
 }
 
+/// The numbers of 64 / kUnit units, those of quad i from kStride (i + 1) - 16 bytes on: in the
+/// first 64 bytes of four strides or, counted on, in the last.
+template <int kStride, int kUnit, class T>
+struct QuadOrder {
+  T units[64 / kUnit];
+
+  constexpr QuadOrder() : units() {
+    constexpr int kOfQuad = 16 / kUnit;
+    constexpr int kOfLoad = 64 / kUnit;
+    for (int i = 0; i < kOfLoad; ++i) {
+      const int at = (kStride * (i / kOfQuad + 1) - 16) / kUnit + i % kOfQuad;
+      units[i] = static_cast<T>(at < kOfLoad ? at : at + 2 * kOfLoad - 4 * kStride / kUnit);
+    }
+  }
+};
 template <int kStride>
 MLX_RUNNERS_INLINE Int load_quads(const uint8_t* p) {
-  // The first three are in the first 64 bytes.
-  static_assert(kStride % 2 == 0 && kStride >= 16 && 2 * kStride + 16 <= 64);
-  constexpr auto four = [](int64_t word) {  // and those that follow it, in the first 64 bytes
-    const int64_t at = word / 8 * kStride / 2 + word % 8;
-    return at * 0x0001000100010001 + 0x0003000200010000;
-  };
-  // The last is at the end of the last 64 bytes, whose words count from 32 on.
-  const __m512i order = _mm512_setr_epi64(four(0), four(4), four(8), four(12), four(16), four(20),
-                                          0x003b003a00390038, 0x003f003e003d003c);
+  static_assert(kStride % 2 == 0 && kStride >= 16 && kStride <= 32);
   const __m512i first = _mm512_loadu_si512(p);
-  const __m512i last = _mm512_loadu_si512(p + 3 * kStride + 16 - 64);
-  return {_mm512_permutex2var_epi16(first, order, last)};
+  const __m512i last = _mm512_loadu_si512(p + 4 * kStride - 64);
+  if constexpr (kStride % 4 == 0) {
+    // A permutation of 32 bits is two instructions less than one of 16.
+    static constexpr QuadOrder<kStride, 4, uint32_t> kOrder;
+    return {_mm512_permutex2var_epi32(first, _mm512_loadu_si512(kOrder.units), last)};
+  } else {
+    static constexpr QuadOrder<kStride, 2, uint16_t> kOrder;
+    return {_mm512_permutex2var_epi16(first, _mm512_loadu_si512(kOrder.units), last)};
+  }
+}
+template <int kStride>
+MLX_RUNNERS_INLINE void halves_of_four(const uint8_t* const* p, F32& a, F32& b) {
+  // Pairs of halves, four of each p; the lanes of the others are left alone.
+  __m512i pairs = _mm512_setzero_si512();
+  const auto take = [&]<int r>() MLX_RUNNERS_ALWAYS_INLINE {
+    constexpr auto kMask = static_cast<__mmask16>(15 << 4 * r);
+    if constexpr (kStride % 4 == 0 && 3 * kStride < 64) {
+      constexpr int kStep = kStride / 4;
+      const __m512i order = _mm512_set4_epi32(3 * kStep, 2 * kStep, kStep, 0);
+      pairs = _mm512_mask_permutexvar_epi32(pairs, kMask, order, _mm512_loadu_si512(p[r]));
+    } else {
+      const auto pair = [&](int i) {
+        int32_t halves;
+        memcpy(&halves, p[r] + i * kStride, sizeof(halves));
+        return halves;
+      };
+      const __m128i four = _mm_setr_epi32(pair(0), pair(1), pair(2), pair(3));
+      pairs = _mm512_mask_broadcast_i32x4(pairs, kMask, four);
+    }
+  };
+  take.template operator()<0>();
+  take.template operator()<1>();
+  take.template operator()<2>();
+  take.template operator()<3>();
+  a = {_mm512_cvtph_ps(_mm512_cvtepi32_epi16(pairs))};
+  b = {_mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(pairs, 16)))};
+}
+template <int r>
+MLX_RUNNERS_INLINE F32 spread_part(F32 a) {
+  const __m512i order = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+  return {_mm512_permutexvar_ps(_mm512_add_epi32(order, _mm512_set1_epi32(4 * r)), a.v)};
+}
+MLX_RUNNERS_INLINE void store_part_sums(float* p, F32 a) {
+  const __m512 pairs = _mm512_add_ps(a.v, _mm512_permute_ps(a.v, 0xb1));
+  const __m512 sums = _mm512_add_ps(pairs, _mm512_permute_ps(pairs, 0x4e));
+  const __m512i order = _mm512_set4_epi32(12, 8, 4, 0);
+  _mm_storeu_ps(p, _mm512_castps512_ps128(_mm512_permutexvar_ps(order, sums)));
 }
 template <int kStride>
 MLX_RUNNERS_INLINE Int load_pair(const uint8_t* p) {

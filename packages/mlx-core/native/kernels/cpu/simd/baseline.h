@@ -8,6 +8,7 @@ constexpr int kWidth = 4;
 constexpr int kMr = 4;
 constexpr int kNv = 2;
 constexpr int kRegisters = 16;
+constexpr bool kMultipliesBytes = false;
 
 typedef float Float4 __attribute__((vector_size(16)));
 typedef int32_t Int4 __attribute__((vector_size(16)));
@@ -184,6 +185,12 @@ MLX_RUNNERS_INLINE Int set1_int(const int8_t* four) {
   memcpy(&bits, four, sizeof(bits));
   return {Int4{bits, bits, bits, bits}};
 }
+MLX_RUNNERS_INLINE Int times_256(Int a) { return {a.v << 8}; }
+MLX_RUNNERS_INLINE void store_rounded(int32_t* p, F32 a) {
+  for (int i = 0; i < kWidth; ++i) {
+    p[i] = static_cast<int32_t>(__builtin_rintf(a.v[i]));
+  }
+}
 MLX_RUNNERS_INLINE F32 to_float(Int a) { return {__builtin_convertvector(a.v, Float4)}; }
 
 /// Products of bytes i of both, in 32-bit sums of pairs; a product fits 16 bits.
@@ -271,10 +278,25 @@ MLX_RUNNERS_INLINE Int bit_bytes(uint64_t bits) {
   return load_int(bytes);
 }
 
-template <int>
+template <int kStride>
 MLX_RUNNERS_INLINE Int load_quads(const uint8_t* p) {
-  return load_int(p);
+  return load_int(p + kStride - 16);
 }
+template <int>
+MLX_RUNNERS_INLINE void halves_of_four(const uint8_t* const* p, F32& a, F32& b) {
+  float four[2][4];
+  for (int r = 0; r < 4; ++r) {
+    four[0][r] = half_to_float(p[r]);
+    four[1][r] = half_to_float(p[r] + 2);
+  }
+  a = load(four[0]);
+  b = load(four[1]);
+}
+template <int r>
+MLX_RUNNERS_INLINE F32 spread_part(F32 a) {
+  return set1(a.v[r]);
+}
+MLX_RUNNERS_INLINE void store_part_sums(float* p, F32 a) { store(p, a); }
 template <int>
 MLX_RUNNERS_INLINE Int load_pair(const uint8_t* p) {
   return load_int(p);

@@ -14,6 +14,7 @@ constexpr int kWidth = 4;
 constexpr int kMr = 6;
 constexpr int kNv = 4;
 constexpr int kRegisters = 32;
+constexpr bool kMultipliesBytes = false;
 
 struct F32 {
   float32x4_t v;
@@ -169,6 +170,8 @@ MLX_RUNNERS_INLINE Int set1_int(const int8_t* four) {
   memcpy(&bits, four, sizeof(bits));
   return {vdupq_n_s32(bits)};
 }
+MLX_RUNNERS_INLINE Int times_256(Int a) { return {vshlq_n_s32(a.v, 8)}; }
+MLX_RUNNERS_INLINE void store_rounded(int32_t* p, F32 a) { vst1q_s32(p, vcvtnq_s32_f32(a.v)); }
 MLX_RUNNERS_INLINE F32 to_float(Int a) { return {vcvtq_f32_s32(a.v)}; }
 
 /// Adds the dot products of fours of unsigned and signed bytes.
@@ -256,10 +259,25 @@ MLX_RUNNERS_INLINE Int bit_bytes(uint64_t bits) {
   return int_of(spread16(two, kValue));
 }
 
-template <int>
+template <int kStride>
 MLX_RUNNERS_INLINE Int load_quads(const uint8_t* p) {
-  return load_int(p);
+  return load_int(p + kStride - 16);
 }
+template <int>
+MLX_RUNNERS_INLINE void halves_of_four(const uint8_t* const* p, F32& a, F32& b) {
+  float four[2][4];
+  for (int r = 0; r < 4; ++r) {
+    four[0][r] = half_to_float(p[r]);
+    four[1][r] = half_to_float(p[r] + 2);
+  }
+  a = load(four[0]);
+  b = load(four[1]);
+}
+template <int r>
+MLX_RUNNERS_INLINE F32 spread_part(F32 a) {
+  return {vdupq_laneq_f32(a.v, r)};
+}
+MLX_RUNNERS_INLINE void store_part_sums(float* p, F32 a) { store(p, a); }
 template <int>
 MLX_RUNNERS_INLINE Int load_pair(const uint8_t* p) {
   return load_int(p);

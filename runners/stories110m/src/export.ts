@@ -20,8 +20,9 @@ export async function loadForExport(
   { model, ...options }: DecoderSubjectOptions & { model: string },
   transfer: TransferOptions = {},
 ): Promise<ExportSubject> {
-  const path = await findStories(model, transfer);
-  const { specialTokens } = await loadTokenizer(folderOf(path));
+  const { tokenizer } = options;
+  const path = await findStories(model, { ...transfer, tokenizer });
+  const { specialTokens } = await loadTokenizer(tokenizer ?? folderOf(path));
   const { id } = modelOrigin(manifest.models, model);
   const about = { model: { id }, constants: constantsOf(specialTokens) };
   return await decoderSubject(path, about, options, transfer.signal);
