@@ -55,7 +55,7 @@ describe('a pipe', () => {
     writer.write(Buffer.alloc(1000, 'OggS'));
     await expect(loading).rejects.toThrow(/endless': Ogg .* can't be decoded/);
     // `once()` of events would fail with what could not be written.
-    const closed = new Promise((resolve) => writer.once('close', resolve));
+    const closed = new Promise<void>((resolve) => writer.once('close', resolve));
     writer.destroy();
     await closed;
   });
