@@ -70,7 +70,7 @@ export { nonEmpty, oneOf, valueOf, wholeNumber, type OptionParser } from './opti
 export { isPreloadedOpenblas, openblasPreload } from './openblas-preload.js';
 export { planOutput, type OutputPlan } from './output-plan.js';
 export { peakBytes } from './peak-memory.js';
-export { nodeModulesWith, pythonWith } from './peer-packages.js';
+export { nodeModulesWith, pythonWith, whyNoPeers } from './peer-packages.js';
 export {
   audioProgress,
   downloadProgress,

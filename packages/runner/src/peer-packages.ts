@@ -10,6 +10,17 @@ import { interruptSignal } from './interruption.js';
 const execute = promisify(execFile);
 
 /**
+ * Why no peer can be run here, if so.
+ *
+ * @param folder their programs, which published packages lack
+ */
+export function whyNoPeers(folder: string): string | undefined {
+  if (!existsSync(folder)) return 'the peers belong to the workspace of mlx-runners';
+  if (process.platform !== 'linux') return 'the peers are compared on Linux, on the CPU';
+  return undefined;
+}
+
+/**
  * The Python in `folder` that has the packages of a requirements file.
  *
  * @throws Error where they can't be installed, with the end of what pip says

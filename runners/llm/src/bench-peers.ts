@@ -1,5 +1,5 @@
 /** The peers of the bench: how they are had and started. bench/README.md says what they are. */
-import { existsSync, rmSync } from 'node:fs';
+import { rmSync } from 'node:fs';
 import { mkdir, mkdtemp } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -15,7 +15,7 @@ import type { ContestantProgram } from './bench-contestants.js';
 
 const runner = fileURLToPath(new URL('..', import.meta.url));
 const workspace = join(runner, '..', '..');
-const peersFolder = join(runner, 'bench', 'peers');
+export const peersFolder = join(runner, 'bench', 'peers');
 /** The peers' packages, and weights while they are compared. */
 const cache = join(workspace, '.cache', 'bench', 'llm');
 /** Our OpenBLAS under the names that libmlx looks for. */
@@ -93,13 +93,6 @@ export const PEERS = {
 
 export type PeerName = keyof typeof PEERS;
 export const PEER_NAMES = Object.keys(PEERS) as PeerName[];
-
-/** Why no peer can be run here, if so. */
-export function whyNoPeers(): string | undefined {
-  if (!existsSync(peersFolder)) return 'the peers belong to the workspace of mlx-runners';
-  if (process.platform !== 'linux') return 'the peers are compared on Linux, on the CPU';
-  return undefined;
-}
 
 /** A folder in the cache that is removed in the end, by whatever way that comes. */
 export async function temporaryFolder(): Promise<Disposable & { path: string }> {

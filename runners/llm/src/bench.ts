@@ -10,6 +10,7 @@ import {
   interruptSignal,
   machineDescription,
   wantedPeers,
+  whyNoPeers,
   withBenchOptions,
   writeBenchFile,
   type BenchLog,
@@ -28,7 +29,7 @@ import {
   PEERS,
   resultsFile,
   temporaryFolder,
-  whyNoPeers,
+  peersFolder,
   type PeerName,
 } from './bench-peers.js';
 import { benchPrompts } from './bench-prompts.js';
@@ -58,7 +59,7 @@ export function addBenchCommand(program: Command): void {
 
 async function bench(options: Options): Promise<void> {
   const log = benchLog(options);
-  const peers = wantedPeers(options, PEER_NAMES, whyNoPeers(), log);
+  const peers = wantedPeers(options, PEER_NAMES, whyNoPeers(peersFolder), log);
   const gguf = await ggufFile(options);
   const prompts = benchPrompts(gguf);
   const { threads } = options;

@@ -1,5 +1,4 @@
 /** The peers of the bench, each a process that stays loaded. bench/README.md says what they are. */
-import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { isPreloadedOpenblas, LineProcess, openblasPreload, pythonWith } from '@mlx-runners/runner';
@@ -7,7 +6,7 @@ import { z } from 'zod';
 
 const runner = fileURLToPath(new URL('..', import.meta.url));
 const workspace = join(runner, '..', '..');
-const peersFolder = join(runner, 'bench', 'peers');
+export const peersFolder = join(runner, 'bench', 'peers');
 
 /** What belongs to the workspace and is not published. */
 export const workspaceFiles = {
@@ -91,13 +90,6 @@ export const PEERS = {
 
 export type PeerName = keyof typeof PEERS;
 export const PEER_NAMES = Object.keys(PEERS) as PeerName[];
-
-/** Why no peer can be run here, if so. */
-export function whyNoPeers(): string | undefined {
-  if (!existsSync(peersFolder)) return 'the peers belong to the workspace of mlx-runners';
-  if (process.platform !== 'linux') return 'the peers are compared on Linux, on the CPU';
-  return undefined;
-}
 
 function isOurBlas(runsOn: string): boolean {
   return isPreloadedOpenblas(workspaceFiles.native, runsOn);

@@ -15,6 +15,7 @@ import {
   peakBytes,
   userPath,
   wantedPeers,
+  whyNoPeers,
   withBenchOptions,
   writeBenchFile,
   type BenchLog,
@@ -29,7 +30,7 @@ import {
   Peer,
   PEER_NAMES,
   PEERS,
-  whyNoPeers,
+  peersFolder,
   workspaceFiles,
   type PeerFiles,
   type PeerName,
@@ -111,7 +112,7 @@ function planned(audioPath: string | undefined, options: Options, log: BenchLog)
   if (audioPath === undefined && !existsSync(workspaceFiles.recording)) {
     throw new UsageError('Outside the workspace there is no recording to transcribe: give a file.');
   }
-  const peers = wantedPeers(options, PEER_NAMES, whyNoPeers(), log);
+  const peers = wantedPeers(options, PEER_NAMES, whyNoPeers(peersFolder), log);
   const { model, threads } = options;
   return {
     recording: audioPath === undefined ? workspaceFiles.recording : userPath(audioPath),

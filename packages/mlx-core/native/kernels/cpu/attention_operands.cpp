@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/fused_primitive.h"
+
 namespace mlx_runners::cpu {
 
 HeadRows::HeadRows(mlx::core::array x, int64_t side_by_side)
@@ -43,6 +45,16 @@ Attention attention_operands(const AttentionOptions& options, const HeadRows& q,
   std::copy_n(v.strides, 3, op.v_strides);
   std::copy_n(out.strides, 3, op.out_strides);
   return op;
+}
+
+Attention attention_operands(const AttentionOptions& options,
+                             const std::vector<mlx::core::array>& inputs,
+                             const mlx::core::Stream& stream, mlx::core::array& out) {
+  const mlx::core::array q = contiguous_rows(inputs[0], stream);
+  const mlx::core::array k = contiguous_rows(inputs[1], stream);
+  const mlx::core::array v = contiguous_rows(inputs[2], stream);
+  allocate_heads_like(q, out);
+  return attention_operands(options, HeadRows(q), HeadRows(k), HeadRows(v), HeadRows(out));
 }
 
 }  // namespace mlx_runners::cpu

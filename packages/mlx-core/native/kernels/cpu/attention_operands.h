@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "kernels/cpu/composed_attention.h"
 #include "kernels/cpu/kernel_table.h"
@@ -28,5 +29,9 @@ struct HeadRows {
 /// An attention of all keys, without a mask and sinks.
 Attention attention_operands(const AttentionOptions& options, const HeadRows& q, const HeadRows& k,
                              const HeadRows& v, const HeadRows& out);
+/// Of a primitive, whose first inputs are q, k and v, each [B, H, T, D]; allocates `out`.
+Attention attention_operands(const AttentionOptions& options,
+                             const std::vector<mlx::core::array>& inputs,
+                             const mlx::core::Stream& stream, mlx::core::array& out);
 
 }  // namespace mlx_runners::cpu

@@ -30,19 +30,14 @@ class Attend : public FusedPrimitive {
   }
 
   void eval_cpu(const std::vector<mx::array>& inputs, mx::array& out) override {
-    const mx::array q = contiguous_rows(inputs[0], stream());
-    const mx::array k = contiguous_rows(inputs[1], stream());
-    const mx::array v = contiguous_rows(inputs[2], stream());
-    allocate_heads_like(q, out);
-    Attention op =
-        attention_operands(options_, HeadRows(q), HeadRows(k), HeadRows(v), HeadRows(out));
+    Attention op = attention_operands(options_, inputs, stream(), out);
     if (has_mask_) {
       set_mask(op, inputs[3]);
     }
     if (has_sinks_) {
       op.sinks = row_contiguous(inputs.back(), stream()).data<float>();
     }
-    dispatch(stream(), [op, batches = q.shape(0)] { attention(op, batches); });
+    dispatch(stream(), [op, batches = out.shape(0)] { attention(op, batches); });
   }
 
  private:

@@ -46,17 +46,12 @@ class KvCacheAttend : public FusedPrimitive {
   }
 
   void eval_cpu(const std::vector<mx::array>& inputs, mx::array& out) override {
-    const mx::array q = contiguous_rows(inputs[0], stream());
-    const mx::array k = contiguous_rows(inputs[1], stream());
-    const mx::array v = contiguous_rows(inputs[2], stream());
-    allocate_heads_like(q, out);
-    Attention op =
-        attention_operands(options_, HeadRows(q), HeadRows(k), HeadRows(v), HeadRows(out));
+    Attention op = attention_operands(options_, inputs, stream(), out);
     op.k += live_.first * op.k_strides[2];
     op.v += live_.first * op.v_strides[2];
     op.keys = live_.count;
-    const int slots = k.shape(2);
-    dispatch(stream(), [op, batches = q.shape(0), wrap = slots - live_.first, slots] {
+    const int slots = inputs[1].shape(2);
+    dispatch(stream(), [op, batches = out.shape(0), wrap = slots - live_.first, slots] {
       if (wrap >= op.keys) {
         attention(op, batches);
       } else {
